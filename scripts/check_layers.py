@@ -21,6 +21,7 @@ BELOW = {
     "quant": ["base"],
     "kernels": ["quant"],
     "ops": ["kernels"],
+    "cuda": ["ops"],
     "model": ["ops", "format", "text"],
     "quantize": ["model"],
     "kv": ["base"],

@@ -34,6 +34,8 @@ AGAIN = [
     # On a backend whose memory the host cannot touch, closed after so many operations (tests/fenced/).
     ("unit_engine", "unit_engine fenced", {"QUIRE_FENCED_BACKEND": "29"}, ENGINE_SUITES),
     ("golden_engine", "golden_engine fenced", {"QUIRE_FENCED_BACKEND": "3"}, "-*OnEveryKernelSet*"),
+    # On the emulated GPU (docs/emulated-device.md).
+    ("golden_engine", "golden_engine on the emulated GPU", {"QUIRE_TEST_DEVICE": "emulated"}, "*HfModels.HaveTheLogits*"),
 ]
 
 

@@ -74,9 +74,11 @@ enum class TraceDetail : uint8_t {
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
 struct EngineOptions {
-  std::string model = {};            // a name from the registry, a .gguf file, or a Hugging Face directory
-  std::string kernels = "auto";      // auto, reference, avx2, avx2vnni, avx512, avx512bf16, amx
-  std::string activations = "auto";  // auto, f32, bf16, int8, int8x2: how the inputs of linear layers are rounded
+  std::string model = {};               // a name from the registry, a .gguf file, or a Hugging Face directory
+  std::string kernels = "auto";         // auto, reference, avx2, avx2vnni, avx512, avx512bf16, amx
+  std::string device = "cpu";           // cpu; cuda or cuda:N: an NVIDIA GPU (docs/cuda.md)
+  double gpu_memory_utilization = 0.9;  // the part of a GPU's free memory that may be taken
+  std::string activations = "auto";     // auto, f32, bf16, int8, int8x2: how the inputs of linear layers are rounded
   std::string kv_cache_dtype =
       "auto";             // auto, bf16, f16, f32, fp8, int4, int8; auto is bf16, or f32 with activations f32
   int threads = 0;        // 0: one per core that this process may use
@@ -308,7 +310,7 @@ struct EngineStats {
 
 // Threads, kernels and memory that several engines share. Opaque.
 struct Runtime;
-// Takes threads, kernels and memory_bytes of the options, and nothing else. Throws Error: an option is invalid, or less
+// Takes threads, kernels, device, gpu_memory_utilization and memory_bytes of the options, and nothing else. Throws Error: an option is invalid, or less
 // memory is free than asked for.
 std::shared_ptr<Runtime> make_runtime(const EngineOptions& options);
 
@@ -329,7 +331,7 @@ class Engine {
   // runtime: shared with other engines; nullptr: one of its own. Engines of one runtime take turns, step by step, and give
   // the answers that they give alone. While it lives, each holds its part of the runtime's memory: at most
   // options.memory_bytes. Without that, its KV cache takes at most half of what is left, or one sequence.
-  // options.threads and options.kernels must be those of the runtime, or 0 and auto.
+  // options.threads and options.kernels must be those of the runtime, or 0 and auto; its device is used.
   explicit Engine(const EngineOptions& options, std::shared_ptr<Runtime> runtime = nullptr);
   // Ends all requests with kCancelled, including those that callbacks submit meanwhile.
   ~Engine();

@@ -2,13 +2,20 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "ops/cpu/cpu_backend.h"
 
 namespace quire {
 
-// The backend of the device that computes; nullptr: the CPU does. This build knows none: its tests link another function,
-// which puts a fence around the memory (tests/fenced/).
-std::unique_ptr<Backend> open_device(CpuBackend& cpu);
+// The backend of the device that computes; nullptr: the CPU does. name: "cpu"; or NAME or NAME:N, the backend in the library
+// libquire_NAME.so beside the program or in ../lib/quire, and the number of its device. It stays loaded. Throws Error:
+// there is no such library, it was built for another version of the program, or the device cannot be used.
+//
+// Tests link another function, which can put a fence around the memory (tests/fenced/) or compute on the emulated GPU.
+std::unique_ptr<Backend> open_device(std::string_view name, CpuBackend& cpu);
+
+// What the library of a backend has, as "quire_open_backend". version: of the interface, kBackendVersion.
+using OpenBackend = Backend* (*)(int device, const char* version);
 
 }  // namespace quire

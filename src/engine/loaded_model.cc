@@ -47,9 +47,8 @@ void check_options(const EngineOptions& o) {
 void check_shared(const EngineOptions& o, Runtime& runtime) {
   if (o.threads != 0 && o.threads != runtime.team.size())
     throw invalid("threads is {}, but the shared runtime has {}; leave it 0", o.threads, runtime.team.size());
-  if (o.kernels != "auto" && o.kernels != runtime.backend().name())
-    throw invalid("kernels is {}, but the shared runtime has {}; leave it auto", quote(o.kernels),
-                  runtime.backend().name());
+  if (o.kernels != "auto" && o.kernels != runtime.cpu.name())
+    throw invalid("kernels is {}, but the shared runtime has {}; leave it auto", quote(o.kernels), runtime.cpu.name());
 }
 
 }  // namespace
@@ -101,10 +100,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
 // Returns what to take of the `left` bytes.
 size_t LoadedModel::plan_within(size_t left, const ModelFacts& facts, int max_logits) {
   const size_t memory = options.memory_bytes > 0 ? std::min(left, options.memory_bytes) : left;
-  plan = plan_memory(
-      facts, options,
-      {.memory = memory, .threads = runtime.team.size(), .activations = runtime.backend().default_activations()},
-      max_logits);
+  plan = plan_memory(facts, options, runtime.machine(memory), max_logits);
   return plan.total();
 }
 
@@ -123,7 +119,7 @@ void LoadedModel::settle_memory(ModelFacts& facts, size_t memory_before, int max
   const bool lost_drafter = facts.drafters.named.model && !draft_model;
   if (lost_drafter) facts.drafters.drop_model();
   const bool alone = runtime.memory.shares() == 1;
-  if (alone && loaded > plan.loaded) facts.unplanned = loaded - plan.loaded;
+  if (alone && !plan.own_memory && loaded > plan.loaded) facts.unplanned = loaded - plan.loaded;
   if (lost_drafter || facts.unplanned > 0)
     runtime.memory.resize(memory_share, [&](size_t left) { return plan_within(left, facts, max_logits); });
   if (text_drafters) text_drafters->limit(plan.drafted_tokens);

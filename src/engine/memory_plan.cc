@@ -16,6 +16,7 @@
 #include "engine/trace/engine_trace.h"
 #include "model/families.h"
 #include "ops/cache_memory.h"
+#include "ops/cpu/cpu_backend.h"
 #include "sampling/sampler.h"
 
 namespace quire {
@@ -67,6 +68,10 @@ DecoderLimits step_limits(const DrafterFacts& drafters, const ModelConfig& confi
   return limits;
 }
 
+OperationsBytes operations_bytes(const Machine& machine) {
+  return machine.operations_bytes ? machine.operations_bytes : CpuBackend::operations_bytes_with(machine.threads);
+}
+
 void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machine& machine, MemoryPlan& plan) {
   const DrafterFacts& drafters = facts.drafters;
   if (!drafters.named.any()) return;
@@ -76,7 +81,7 @@ void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machin
   const size_t corpus = static_cast<size_t>(drafters.corpus_bytes) * kCorpusBytesPerFileByte;
   plan.loaded += corpus + drafters.weight_bytes + TextDrafters::memory_bytes(drafters.named.texts, 0, 0);
   plan.drafters = TextDrafters::memory_bytes(drafters.named.texts, plan.drafted_tokens, o.max_num_seqs) + corpus +
-                  draft_model_bytes(drafters, o, facts.config, plan.limits, machine.threads) +
+                  draft_model_bytes(drafters, o, facts.config, plan.limits, operations_bytes(machine)) +
                   DraftStage::memory_bytes(o, drafters.named.model.has_value(), facts.config.vocab, machine.threads);
 }
 
@@ -88,9 +93,10 @@ void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machin
   }
   throw no_resource("{} MiB of memory are available, but {} needs at least {} MiB ({}): {}", plan.budget / kMiB,
                     o.model, mib(least), fmt::join(parts, ", "),
-                    plan.weights > plan.budget ? "choose a smaller model or weights of fewer bits, or raise --memory"
-                    : o.memory_bytes > 0       ? "raise --memory, or lower --max-num-seqs"
-                                               : "free some, or lower --max-num-seqs");
+                    plan.own_memory              ? "choose weights of fewer bits, or lower --max-num-seqs"
+                    : plan.weights > plan.budget ? "choose a smaller model or weights of fewer bits, or raise --memory"
+                    : o.memory_bytes > 0         ? "raise --memory, or lower --max-num-seqs"
+                                                 : "free some, or lower --max-num-seqs");
 }
 
 }  // namespace
@@ -120,6 +126,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
                   config.max_positions);
   MemoryPlan plan;
   plan.budget = machine.memory;
+  plan.own_memory = machine.own_memory;
   plan.weight_type = facts.weights.main_type;
   plan.activation_type = parse_activations(o.activations, machine.activations);
   const KvType kv_type = parse_kv_type(o.kv_cache_dtype, plan.activation_type);
@@ -132,7 +139,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
 
   plan.weights = facts.weights.bytes;
   plan.activations =
-      LocalExecutor::memory_bytes(config, plan.limits, machine.threads) +
+      LocalExecutor::memory_bytes(config, plan.limits, operations_bytes(machine)) +
       static_cast<size_t>(machine.threads) * static_cast<size_t>(config.vocab) * SamplerScratch::kBytesPerToken;
   plan.page_store = SharedPages::store_bytes(page_cache_options(o), plan.layout);
   plan.vocabulary = kVocabularyBytes + static_cast<size_t>(config.vocab) * kVocabularyBytesPerToken;
@@ -160,6 +167,7 @@ std::vector<MemoryRow> MemoryPlan::rows() const {
   }
   all.push_back({"activations", activations, "including logits and sampling"});
   if (drafters > 0) all.push_back({"drafters", drafters, "weights, activations, texts"});
+  if (own_memory) return all;
   if (page_store > 0) all.push_back({"page store", page_store, "pages evicted from the KV cache"});
   all.push_back({"other", vocabulary + requests + unplanned, "vocabulary, requests, streams, logs"});
   return all;

@@ -14,6 +14,7 @@
 #include "model/config.h"
 #include "model/weights.h"
 #include "model/workspace.h"
+#include "ops/backend.h"
 #include "ops/cache_layout.h"
 #include "quire/engine.h"
 
@@ -35,6 +36,8 @@ struct Machine {
   size_t memory = 0;                               // bytes that the model may take
   int threads = 1;                                 // size of the team
   Activations activations = Activations::kInt8x2;  // those that its kernels take by default
+  OperationsBytes operations_bytes = {};           // empty: those of the CPU's backend with so many threads
+  bool own_memory = false;                         // `memory` is a device's: what the host keeps does not count
 };
 
 struct MemoryRow {
@@ -57,6 +60,8 @@ struct MemoryPlan {
   // Of weights, drafters and vocabulary: what loading allocates besides the target's matrices.
   size_t loaded = 0;
 
+  bool own_memory = false;  // Machine::own_memory: page store, vocabulary and requests are not part of the sum
+
   // What it was computed for.
   Activations activation_type = Activations::kF32;
   CacheLayout layout;
@@ -65,7 +70,7 @@ struct MemoryPlan {
   size_t drafted_tokens = 0;  // that text drafters may look at: TextDrafters::limit()
 
   size_t without_cache() const {
-    return weights + activations + page_store + drafters + vocabulary + requests + unplanned;
+    return weights + activations + drafters + (own_memory ? 0 : page_store + vocabulary + requests + unplanned);
   }
   size_t total() const { return without_cache() + cache.bytes; }
   // For people: weights, KV cache, activations, ..., with what the numbers mean. Their sum is total().

@@ -15,8 +15,15 @@
 namespace quire {
 namespace {
 
-// --memory, or the available memory less a margin for the rest of the machine.
-size_t memory_budget(const EngineOptions& options) {
+// --memory, or the available memory less a margin for the rest of the machine; of a device with memory of its own the part
+// that --gpu-memory-utilization says.
+size_t memory_budget(const EngineOptions& options, const Backend* device) {
+  if (const auto own = device ? device->own_memory() : std::nullopt) {
+    const double part = options.gpu_memory_utilization;
+    if (!(part > 0 && part <= 1)) throw invalid("--gpu-memory-utilization must be above 0 and at most 1, not {}", part);
+    const auto budget = static_cast<size_t>(static_cast<double>(*own) * part);
+    return options.memory_bytes > 0 ? std::min(options.memory_bytes, budget) : budget;
+  }
   const size_t available = available_memory();
   if (options.memory_bytes == 0) return available - std::min(available, std::max(256 * kMiB, available / 20));
   if (options.memory_bytes > available)
@@ -37,7 +44,13 @@ int checked_threads(int threads) {
 }  // namespace
 
 Machine this_machine(const EngineOptions& options) {
-  return {.memory = memory_budget(options),
+  if (options.device != "cpu") {
+    Runtime runtime(options);
+    Machine machine = runtime.machine(runtime.memory.bytes());
+    machine.operations_bytes = {};  // of a backend that goes now; the CPU's are about the same
+    return machine;
+  }
+  return {.memory = memory_budget(options, nullptr),
           .threads = checked_threads(options.threads),
           .activations = CpuBackend::default_activations_of(options.kernels)};
 }
@@ -54,8 +67,17 @@ Runtime::Runtime(const EngineOptions& options)
     : team(checked_threads(options.threads)),
       tuning(),
       cpu(options.kernels, team, &tuning),
-      device(open_device(cpu)),
-      memory(memory_budget(options)) {}
+      device(open_device(options.device, cpu)),
+      memory(memory_budget(options, device.get())) {}
+
+Machine Runtime::machine(size_t bytes) {
+  Backend& used = backend();
+  return {.memory = bytes,
+          .threads = team.size(),
+          .activations = used.default_activations(),
+          .operations_bytes = [&used](const OperationLimits& limits) { return used.operations_bytes(limits); },
+          .own_memory = used.own_memory().has_value()};
+}
 
 Model read_model(const Checkpoint& checkpoint) {
   return {.config = read_model_config(checkpoint), .text = load_model_text(checkpoint), .weights = {}};

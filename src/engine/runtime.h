@@ -19,7 +19,7 @@
 namespace quire {
 
 struct Runtime {
-  // Takes threads, kernels and memory_bytes of the options. Throws Error: an option is invalid, the CPU lacks the kernels,
+  // Takes threads, kernels, device, gpu_memory_utilization and memory_bytes of the options. Throws Error: an option is invalid, the CPU lacks the kernels,
   // or less memory is free than asked for.
   explicit Runtime(const EngineOptions& options);
 
@@ -30,9 +30,12 @@ struct Runtime {
   MemoryBudget memory;              // weights, caches, activations and all else that is allocated from now on
 
   Backend& backend() { return device ? *device : cpu; }
+  // What plan_memory() must know of it, for a model that may take so many bytes.
+  Machine machine(size_t memory);
 };
 
-// What plan_memory() must know of the machine that Runtime(options) would be, without starting its threads.
+// What plan_memory() must know of the machine that Runtime(options) would be, without starting its threads. Opens the device, if
+// the options name one.
 Machine this_machine(const EngineOptions& options);
 
 // Memory of this process that is not backed by files.

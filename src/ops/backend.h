@@ -111,6 +111,12 @@ class Operations {
                            int rows) = 0;
 };
 
+// Limits of a device, as measured.
+struct BackendRates {
+  double bandwidth = 0;      // bytes per second, read or written
+  double multiply_adds = 0;  // per second, of bf16; 0: unknown
+};
+
 // Functions of the memory may be called from several threads at once, for different memory.
 class Backend {
  public:
@@ -119,10 +125,16 @@ class Backend {
   virtual std::string_view name() const = 0;
   // What inputs of linears are rounded to unless an option says otherwise.
   virtual Activations default_activations() const = 0;
+  // Of a memory of its own: bytes that can be allocated now. nullopt: it allocates the host's.
+  virtual std::optional<size_t> own_memory() const = 0;
   // Changes when packed matrices get other bytes.
   virtual int packing_version() const = 0;
   // activations: the form of inputs. The backend must outlive the result. Throws Error (kResource).
   virtual std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) = 0;
+  // What they allocate.
+  virtual size_t operations_bytes(const OperationLimits& limits) const = 0;
+  // Takes milliseconds, while no operations run. nullopt: the limits are the processor's (plan/machine_probe.h).
+  virtual std::optional<BackendRates> measure_rates() { return {}; }
 
   // Zeroed memory at a multiple of 64 bytes. Throws Error (kResource). BackendMemory owns what it returns.
   virtual std::byte* allocate(size_t bytes) = 0;
@@ -140,6 +152,9 @@ class Backend {
   // to [rows.size()]: these rows of a packed matrix, packed alike. Rows ascend.
   virtual void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) = 0;
 };
+
+// Backend::operations_bytes() of a backend that need not exist.
+using OperationsBytes = std::function<size_t(const OperationLimits&)>;
 
 // view() of numbers.
 inline std::span<float> view_floats(Backend& backend, float* from, size_t count, std::vector<std::byte>& copy) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/step/local_executor.h"
+#include "ops/cpu/cpu_backend.h"
 #include "plan/last_fitting.h"
 #include "sampling/sampler.h"
 
@@ -17,7 +18,7 @@ constexpr int kPromptLogits = 32;
 double activation_bytes(const ModelConfig& config, const PlanRequest& r, int users, int threads) {
   const DecoderLimits limits{std::max(r.chunk, users), users + kPromptLogits, r.context()};
   const auto vocab = static_cast<size_t>(config.vocab);
-  return static_cast<double>(LocalExecutor::memory_bytes(config, limits, threads) +
+  return static_cast<double>(LocalExecutor::memory_bytes(config, limits, CpuBackend::operations_bytes_with(threads)) +
                              static_cast<size_t>(threads) * vocab * SamplerScratch::kBytesPerToken);
 }
 

@@ -95,7 +95,7 @@ def test_the_plan_is_printed_and_nothing_written(model, tmp_path):
 
 
 @pytest.mark.parametrize("flags, message", [
-    (["in", "out"], "--type or --method"),
+    (["in", "out"], "--plan or --method is required"),
     (["in", "out", "--method", "gtpq"], "gtpq is not a method; use one of gptq, awq, smoothquant"),
     (["in", "out", "--method", "nf4", "--type", "Q4_0"], "cannot be combined with"),
     (["in", "out", "--method", "nf4", "--pure"], "cannot be combined with"),

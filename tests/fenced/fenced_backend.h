@@ -25,8 +25,10 @@ class FencedBackend final : public Backend {
 
   std::string_view name() const override { return cpu_.name(); }
   Activations default_activations() const override { return cpu_.default_activations(); }
+  std::optional<size_t> own_memory() const override { return {}; }
   int packing_version() const override { return cpu_.packing_version(); }
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override;
+  size_t operations_bytes(const OperationLimits& limits) const override { return cpu_.operations_bytes(limits); }
 
   std::byte* allocate(size_t bytes) override;
   void free(std::byte* memory, size_t bytes) override;

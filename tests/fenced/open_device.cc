@@ -1,18 +1,31 @@
-// With QUIRE_FENCED_BACKEND=N in the environment, the engines of a test program compute on a FencedBackend that closes after
-// every N operations. The program is linked with --wrap for open_device().
+// Where the engines of a test program compute, by its environment:
+//
+//   QUIRE_FENCED_BACKEND=N   on a FencedBackend that closes after every N operations
+//   QUIRE_TEST_DEVICE=NAME   emulated: on the emulated GPU; otherwise on the device of this name (engine/device.h)
+//
+// The program is linked with --wrap for open_device().
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 
+#include "cuda/cuda_backend.h"
 #include "engine/device.h"
 #include "fenced/fenced_backend.h"
 
 namespace quire::testing {
 
-std::unique_ptr<Backend> open_fenced(CpuBackend& cpu) asm("__wrap__ZN5quire11open_deviceERNS_10CpuBackendE");
-std::unique_ptr<Backend> open_fenced(CpuBackend& cpu) {
+std::unique_ptr<Backend> open_real(std::string_view name, CpuBackend& cpu) asm(
+    "__real__ZN5quire11open_deviceESt17basic_string_viewIcSt11char_traitsIcEERNS_10CpuBackendE");
+std::unique_ptr<Backend> open_chosen(std::string_view name, CpuBackend& cpu) asm(
+    "__wrap__ZN5quire11open_deviceESt17basic_string_viewIcSt11char_traitsIcEERNS_10CpuBackendE");
+std::unique_ptr<Backend> open_chosen(std::string_view name, CpuBackend& cpu) {
+  if (const char* const device = std::getenv("QUIRE_TEST_DEVICE")) {
+    if (std::string_view(device) == "emulated") return std::make_unique<cuda::CudaBackend>(cuda::open(0));
+    return open_real(device, cpu);
+  }
   const char* const close_after = std::getenv("QUIRE_FENCED_BACKEND");
-  if (close_after == nullptr) return nullptr;
+  if (close_after == nullptr) return open_real(name, cpu);
   return std::make_unique<FencedBackend>(cpu, static_cast<unsigned>(std::max(1, std::atoi(close_after))));
 }
 

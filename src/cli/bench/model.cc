@@ -1,6 +1,7 @@
 #include "cli/bench/model.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -50,6 +51,15 @@ ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progres
   }
 }
 
+// The processor's rates, or those of the device that computes.
+MachineRates ModelBench::measure_machine() {
+  const auto device = model_.runtime.backend().measure_rates();
+  if (!device) return machine_.measure();
+  MachineRates rates{.bandwidth = device->bandwidth, .multiply_adds = {}};
+  rates.multiply_adds.fill(device->multiply_adds > 0 ? device->multiply_adds : std::numeric_limits<double>::infinity());
+  return rates;
+}
+
 std::vector<BenchResult> ModelBench::run(int repetitions) {
   std::vector<BenchResult> results;
   std::vector<std::vector<MachineRates>> machine(tests_.size());
@@ -62,7 +72,7 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
       const BenchTest& test = tests_[t];
       BenchResult& r = results[t];
       if (repetition == 0) run_test(test, std::min(test.tokens, kWarmTokens));
-      const MachineRates rates = machine_.measure();
+      const MachineRates rates = measure_machine();
       machine[t].push_back(rates);
       const double seconds = seconds_of([&] { run_test(test, test.tokens); });
       double least = 0, bytes = 0;
@@ -92,7 +102,7 @@ std::vector<std::vector<BenchProfile>> ModelBench::profiles(int repetitions) {
     for (size_t t = 0; t < tests_.size(); ++t) {
       progress_.step(static_cast<size_t>(repetition) * tests_.size() + t, samples);
       const BenchTest& test = tests_[t];
-      const MachineRates rates = machine_.measure();
+      const MachineRates rates = measure_machine();
       const bool decode = test.kind == BenchTest::Kind::kDecode;
       const size_t first = runs[t].size();
       for_steps(test, test.tokens, [&](const Batch& batch) {

@@ -70,6 +70,7 @@ class ModelBench {
   Batch next_tokens(int sequences, int position);
   TokenId token(int sequence, int position) const;
   void profile_step(const Batch& batch, BenchProfile& profile);
+  MachineRates measure_machine();
   void sample_greedily(std::span<float> logits, StepProfile& profile);
 
   LoadedModel& model_;

@@ -72,6 +72,7 @@ void run_tune(TuneOptions o) {
   std::string kernels;
   int threads = 0;
   {
+    need_cpu(o.engine);
     Progress progress;
     progress.stage("loading " + o.engine.model);
     const LoadedModel model(o.engine);

@@ -123,12 +123,30 @@ void add_kernels_option(CLI::App& app, std::string& kernels) {
       ->capture_default_str();
 }
 
+void need_cpu(const EngineOptions& options) {
+  if (options.device != "cpu")
+    throw CLI::ValidationError("--device", "this command works on the processor only; leave it out");
+}
+
 CLI::Option* add_activations(CLI::App& app, const char* flag, std::string& name, const char* help) {
   return app.add_option(flag, name, help)->check(auto_or_one_of(kActivationsNames));
 }
 
 CLI::Option* add_kv_type(CLI::App& app, const char* flag, std::string& name, const char* help) {
   return app.add_option(flag, name, help)->check(auto_or_one_of(kKvTypeNames));
+}
+
+// NAME or NAME:N.
+CLI::Validator is_device() {
+  const auto check = [](const std::string& text) {
+    const size_t colon = text.find(':');
+    const std::string name = text.substr(0, colon), number = colon == std::string::npos ? "0" : text.substr(colon + 1);
+    const bool good =
+        !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos &&
+        !number.empty() && number.size() < 4 && number.find_first_not_of("0123456789") == std::string::npos;
+    return good ? "" : fmt::format("must be cpu, cuda or cuda:N, not '{}'", text);
+  };
+  return {check, "cpu|cuda|cuda:N", ""};
 }
 
 void add_model_options(CLI::App& app, EngineOptions& o) {
@@ -159,6 +177,16 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->group(kComputeGroup)
       ->capture_default_str();
   add_kernels_option(app, o.kernels);
+  app.add_option("--device", o.device, "what computes: cpu; cuda or cuda:N, an NVIDIA GPU (docs/cuda.md)")
+      ->check(is_device())
+      ->envname("QUIRE_DEVICE")
+      ->group(kComputeGroup)
+      ->capture_default_str();
+  app.add_option("--gpu-memory-utilization", o.gpu_memory_utilization,
+                 "with --device cuda: the part of the GPU's free memory that may be taken")
+      ->check(between(0.0, 1.0))
+      ->group(kMemoryGroup)
+      ->capture_default_str();
   o.tuning_file = default_tuning_file();
   add_choice(
       app, "--tune", o.tune, kTuneModeNames,

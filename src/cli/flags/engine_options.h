@@ -46,4 +46,8 @@ void add_kernels_option(CLI::App& app, std::string& kernels);
 // few hundredths of a second and 128 MiB; call it before the model is loaded, so that both never add up.
 double measure_read_bandwidth(int threads);
 
+// For commands that look at weights where they are, or measure the processor. Throws CLI::ValidationError: --device names
+// another.
+void need_cpu(const EngineOptions& options);
+
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/cpu.h"
+#include "cli/flags/engine_options.h"
 #include "cli/terminal/text_table.h"
 #include "engine/loaded_model.h"
 #include "engine/runtime.h"
@@ -82,6 +83,7 @@ PlanCheck check_plan(EngineOptions engine, const PlanCheckOptions& o, Progress& 
   for (const BenchTest& test : tests) engine.max_model_len = std::max(engine.max_model_len, test.depth + test.tokens);
   progress.stage("loading " + engine.model);
   const size_t before = anonymous_memory();
+  need_cpu(engine);
   LoadedModel model(engine);
   PlanCheck check{.model = engine.model, .threads = model.runtime.team.size(), .rows = {}};
   for (const BenchTest& test : tests) check.rows.push_back({test, {}, {}, {}, {}});

@@ -101,6 +101,10 @@ struct VerifyOptions {
 };
 
 void verify_kernel_sets(const VerifyOptions& o) {
+  if (o.engine.device != "cpu") {
+    throw CLI::ValidationError(
+        "--device", "needs a reference file: without one, the kernel sets of this machine's processor are compared");
+  }
   Progress progress;
   const KernelSetReport report = compare_kernel_sets(o.engine, o.kernel_sets, progress);
   progress.clear();

@@ -10,7 +10,6 @@
 #include "model/families.h"
 #include "model/registry.h"
 #include "model/weights.h"
-#include "ops/cpu/cpu_backend.h"
 #include "speculate/network/eagle.h"
 #include "speculate/network/feature_predictor.h"
 #include "speculate/network/medusa.h"
@@ -102,12 +101,9 @@ DrafterFacts read_drafter_facts(const EngineOptions& o, const Checkpoint& checkp
 }
 
 size_t draft_model_bytes(const DrafterFacts& facts, const EngineOptions& o, const ModelConfig& target,
-                         const DecoderLimits& limits, int threads) {
+                         const DecoderLimits& limits, const OperationsBytes& operations_bytes) {
   if (!facts.named.model) return 0;
   size_t bytes = facts.weight_bytes;
-  const auto operations_bytes = [threads](const OperationLimits& of) {
-    return CpuBackend::operations_bytes(threads, of);
-  };
   if (!o.draft_vocabulary.empty()) {
     const PackedMatrix& all = facts.output;
     bytes += describe_packed(all.format, all.factor, drafted_vocabulary(o, target), all.cols).bytes();

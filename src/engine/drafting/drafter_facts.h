@@ -10,6 +10,7 @@
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/decoder.h"
+#include "ops/backend.h"
 #include "quire/engine.h"
 
 namespace quire {
@@ -40,7 +41,7 @@ DrafterFacts read_drafter_facts(const EngineOptions& options, const Checkpoint& 
 
 // The memory of the drafter that computes, with its weights; 0 without one.
 size_t draft_model_bytes(const DrafterFacts& facts, const EngineOptions& options, const ModelConfig& target,
-                         const DecoderLimits& limits, int threads);
+                         const DecoderLimits& limits, const OperationsBytes& operations_bytes);
 
 // Of the tokens that drafters choose from.
 int drafted_vocabulary(const EngineOptions& options, const ModelConfig& target);

@@ -5,8 +5,6 @@
 #include <cassert>
 #include <numeric>
 
-#include "ops/cpu/cpu_backend.h"
-
 namespace quire {
 namespace {
 
@@ -22,9 +20,9 @@ LocalExecutor::LocalExecutor(const ModelConfig& config, const Weights& weights, 
       decoder_(config, weights, cache_, backend, activations, limits),
       pooled_(backend, kPooledTogether * static_cast<size_t>(config.hidden) * sizeof(float)) {}
 
-size_t LocalExecutor::memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads) {
-  return Decoder::memory_bytes(config, limits) +
-         CpuBackend::operations_bytes(threads, operation_limits(config, limits)) +
+size_t LocalExecutor::memory_bytes(const ModelConfig& config, const DecoderLimits& limits,
+                                   const OperationsBytes& operations) {
+  return Decoder::memory_bytes(config, limits) + operations(operation_limits(config, limits)) +
          kPooledTogether * static_cast<size_t>(config.hidden) * sizeof(float);
 }
 

@@ -18,8 +18,8 @@ class LocalExecutor final : public Executor {
   // config, weights and the backend, which has the weights, must outlive it. Throws std::bad_alloc, Error (kResource).
   LocalExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape, Backend& backend,
                 Activations activations, const DecoderLimits& limits);
-  // What it allocates, with what the CPU's backend allocates for its operations.
-  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads);
+  // What it allocates, with what the backend allocates for its operations.
+  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits, const OperationsBytes& operations);
 
   // What computes the passes of a drafter.
   void set_drafter(std::unique_ptr<DraftNetwork> drafter) { drafter_ = std::move(drafter); }

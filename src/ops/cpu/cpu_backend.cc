@@ -36,8 +36,12 @@ std::unique_ptr<Operations> CpuBackend::operations(Activations activations, cons
   return std::make_unique<CpuOperations>(compute(activations), limits);
 }
 
-size_t CpuBackend::operations_bytes(int threads, const OperationLimits& limits) {
-  return CpuOperations::memory_bytes(threads, limits);
+size_t CpuBackend::operations_bytes(const OperationLimits& limits) const {
+  return CpuOperations::memory_bytes(team_.size(), limits);
+}
+
+OperationsBytes CpuBackend::operations_bytes_with(int threads) {
+  return [threads](const OperationLimits& limits) { return CpuOperations::memory_bytes(threads, limits); };
 }
 
 std::byte* CpuBackend::allocate(size_t bytes) {

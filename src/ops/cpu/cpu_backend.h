@@ -18,12 +18,14 @@ class CpuBackend final : public Backend {
 
   std::string_view name() const override;
   Activations default_activations() const override;
+  std::optional<size_t> own_memory() const override { return {}; }
   int packing_version() const override;
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override;
+  size_t operations_bytes(const OperationLimits& limits) const override;
   // What the functions of this folder take.
   Compute compute(Activations activations) const { return {kernels_, team_, activations, tuning_}; }
-  // What operations allocate.
-  static size_t operations_bytes(int threads, const OperationLimits& limits);
+  // What operations allocate on so many threads.
+  static OperationsBytes operations_bytes_with(int threads);
 
   std::byte* allocate(size_t bytes) override;
   void free(std::byte* memory, size_t bytes) override;

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Checks and measures the CUDA backend on a machine with a GPU, from a build with QUIRE_CUDA and the tests:
+#
+#   cmake --preset cuda -DQUIRE_TESTS=ON && ninja -C build/cuda && scripts/gpu_check.sh [build/cuda]
+#
+# Golden models on the GPU; rows alone and in a prompt have the same bits; compute-sanitizer on one model; then speed, with the
+# GPU's copy rate and matrix rate measured beside it. MODELS: a folder for synthetic models, 21 GB (/dev/shm).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${1:-build/cuda}
+models=${MODELS:-/dev/shm}
+quire=$build/quire
+cp "$build"/libquire_cuda.so "$build"/tests/ 2>/dev/null || true
+
+echo "== golden models"
+QUIRE_TEST_DEVICE=cuda "$build/tests/golden_engine" --gtest_brief=1 --gtest_filter='Families/HfModels.HaveTheLogits*'
+
+echo "== attention: bits and speed"
+if [[ -x $build/bench_attention ]]; then "$build/bench_attention" cuda; fi
+
+if command -v compute-sanitizer >/dev/null; then
+  for tool in memcheck racecheck; do
+    echo "== compute-sanitizer $tool"
+    QUIRE_TEST_DEVICE=cuda compute-sanitizer --tool $tool --error-exitcode 1 "$build/tests/golden_engine" --gtest_brief=1 \
+      --gtest_filter='Families/HfModels.HaveTheLogits*/gpt_oss'
+  done
+fi
+
+echo "== speed"
+for type in bf16 q4_0; do
+  file=$models/llama-3.1-8b-$type.gguf
+  [[ -f $file ]] || "$quire" synth --shape llama-3.1-8b --type $type -o "$file"
+  "$quire" bench -m "$file" --device cuda --tune off -r 3 --max-num-batched-tokens 4096 -c 12288 -p 512,8192 -n 64 -b 1,8,64
+done

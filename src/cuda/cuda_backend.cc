@@ -1,0 +1,77 @@
+#include "cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "cuda/cuda_operations.h"
+#include "cuda/probe.h"
+#include "kernels/packing_version.h"
+#include "kernels/take_rows.h"
+#include "quire/error.h"
+
+namespace quire::cuda {
+namespace {
+
+// Larger pieces go through it one after the other.
+constexpr size_t kStaging = size_t{8} << 20;
+
+}  // namespace
+
+CudaBackend::CudaBackend(std::unique_ptr<Device> device, bool graphs)
+    : device_(std::move(device)), graphs_(graphs), staging_(device_->allocate_host(kStaging)) {}
+
+CudaBackend::~CudaBackend() { device_->free_host(staging_); }
+
+int CudaBackend::packing_version() const { return kPackingVersion; }
+
+std::unique_ptr<Operations> CudaBackend::operations(Activations activations, const OperationLimits& limits) {
+  if (activations != Activations::kBf16 && activations != Activations::kF32)
+    throw Error(ErrorKind::kUnsupported, "--device cuda computes with --activations bf16 or f32 only");
+  return std::make_unique<CudaOperations>(*device_, graphs_, activations, limits);
+}
+
+size_t CudaBackend::operations_bytes(const OperationLimits& limits) const {
+  return CudaOperations::memory_bytes(limits);
+}
+
+std::optional<BackendRates> CudaBackend::measure_rates() { return cuda::measure_rates(*device_); }
+
+std::byte* CudaBackend::allocate(size_t bytes) { return device_->allocate(bytes); }
+
+void CudaBackend::free(std::byte* memory, size_t) { device_->free(memory); }
+
+void CudaBackend::write(std::byte* to, size_t bytes, const Fill& fill) {
+  std::vector<std::byte> host(bytes);
+  fill(host);
+  const std::lock_guard lock(staging_mutex_);
+  for (size_t at = 0; at < bytes; at += kStaging) {
+    const size_t part = std::min(kStaging, bytes - at);
+    std::memcpy(staging_, host.data() + at, part);
+    device_->upload(to + at, staging_, part);
+  }
+}
+
+std::span<std::byte> CudaBackend::view(std::byte* from, size_t bytes, std::vector<std::byte>& copy) {
+  copy.resize(bytes);
+  const std::lock_guard lock(staging_mutex_);
+  for (size_t at = 0; at < bytes; at += kStaging) {
+    const size_t part = std::min(kStaging, bytes - at);
+    device_->download(staging_, from + at, part);
+    std::memcpy(copy.data() + at, staging_, part);
+  }
+  return copy;
+}
+
+void CudaBackend::copy(std::byte* to, const std::byte* from, size_t bytes) { device_->copy(to, from, bytes); }
+
+void CudaBackend::take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) {
+  std::vector<std::byte> all;
+  PackedMatrix host = from;
+  host.data = view(const_cast<std::byte*>(from.data), from.bytes(), all).data();
+  const PackedMatrix taken = describe_packed(from.format, from.factor, static_cast<int>(rows.size()), from.cols);
+  write(to, taken.bytes(),
+        [&](std::span<std::byte> bytes) { quire::take_rows(host, rows, bytes.data(), 0, taken.panels()); });
+}
+
+}  // namespace quire::cuda

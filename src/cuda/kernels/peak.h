@@ -1,0 +1,64 @@
+// What bounds all other kernels: products on shared memory alone, and a copy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/unroll.h"
+
+namespace quire::cuda {
+
+// Each warpgroup multiplies [64][16] in registers by [128][16] in shared memory, `rounds` times eight. x: some bf16 numbers,
+// kNumbers words: zeros would be multiplied faster. y [blocks][kThreads]: what comes out.
+struct MultiplyPeak {
+  static constexpr const char* kName = "multiply_peak";
+  static constexpr int kGroups = 3, kThreads = kGroups * 128, kColumns = 128;
+  static constexpr int kNumbers = kColumns * 32, kSharedBytes = kNumbers * 4;
+  static constexpr int64_t kMultiplyAdds = int64_t{64} * kColumns * 16 * kGroups;  // of a block in one product
+
+  Global<const uint32_t> x;
+  Global<float> y;
+  int32_t rounds;
+  int32_t unused = 0;
+
+  DEVICE void operator()() const {
+    const auto b = shared<uint32_t>(0);
+    for (int i = thread(); i < kNumbers; i += kThreads) b[i] = x[i];
+    fence_shared();
+    sync_block();
+    float d[kColumns / 2] = {};
+    const uint32_t a[4] = {x[lane()], x[lane() + 32], x[lane() + 64], x[lane() + 96]};
+    for (int round = 0; round < rounds; ++round) {
+      fence_products();
+      UNROLL
+      for (int k = 0; k < 8; ++k) multiply_bf16_wide<kColumns>(d, a, product_rows(b + k % 4 * 8));
+      commit_products();
+      wait_products<0>();
+    }
+    float sum = 0;
+    UNROLL
+    for (const float v : d) sum += v;
+    y[block_x() * kThreads + thread()] = sum;
+  }
+};
+
+// to = from, 16 bytes at a time.
+struct CopyPeak {
+  static constexpr const char* kName = "copy_peak";
+  static constexpr int kThreads = 512, kEach = 4;
+
+  Global<const uint32_t> from;
+  Global<uint32_t> to;  // [blocks][kEach][kThreads][4]
+
+  DEVICE void operator()() const {
+    Words<4> words[kEach];
+    const ptrdiff_t at = (static_cast<ptrdiff_t>(block_x()) * kEach * kThreads + thread()) * 4;
+    UNROLL
+    for (int k = 0; k < kEach; ++k) words[k] = load_once<4>(from + (at + k * kThreads * 4));
+    UNROLL
+    for (int k = 0; k < kEach; ++k) store(to + (at + k * kThreads * 4), words[k]);
+  }
+};
+
+}  // namespace quire::cuda

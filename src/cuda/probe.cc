@@ -1,0 +1,81 @@
+#include "cuda/probe.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cuda/kernels/peak.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr size_t kCopied = size_t{256} << 20;  // several times any L2 cache
+constexpr int kRepetitions = 8;
+
+// Memory of a device, for as long as it lives.
+class Borrowed {
+ public:
+  Borrowed(Device& device, size_t bytes) : device_(device), data(device.allocate(bytes)) {}
+  ~Borrowed() { device_.free(data); }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+ private:
+  Device& device_;
+
+ public:
+  std::byte* const data;
+};
+
+// The fastest of several runs of these launches, less the time that an empty run takes.
+double seconds_of_launches(Device& device, std::span<const Launch> launches) {
+  using Clock = std::chrono::steady_clock;
+  const auto run = [&](std::span<const Launch> some) {
+    const auto start = Clock::now();
+    device.run(some);
+    device.finish();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  double best = 1e9, launch = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    best = std::min(best, run(launches));
+    launch = std::min(launch, run({}));
+  }
+  return best - launch;
+}
+
+}  // namespace
+
+BackendRates measure_rates(Device& device) {
+  BackendRates rates;
+  const Borrowed from(device, kCopied), to(device, kCopied);
+  {
+    constexpr size_t kBlockBytes = size_t{CopyPeak::kThreads} * CopyPeak::kEach * 16;
+    const std::vector<Launch> copies(
+        kRepetitions,
+        make_launch({.x = static_cast<int>(kCopied / kBlockBytes), .threads = CopyPeak::kThreads},
+                    CopyPeak{reinterpret_cast<const uint32_t*>(from.data), reinterpret_cast<uint32_t*>(to.data)}));
+    rates.bandwidth = 2.0 * static_cast<double>(kCopied) * kRepetitions / seconds_of_launches(device, copies);
+  }
+  if (device.facts().major == 9) {
+    std::vector<uint32_t> numbers(MultiplyPeak::kNumbers);
+    uint32_t state = 1;
+    for (uint32_t& n : numbers) {
+      state = state * 1664525 + 1013904223;
+      n = (state & 0x807F807F) | 0x3F003F00;  // pairs of bf16 numbers of magnitudes 0.5 to 1
+    }
+    device.upload(from.data, reinterpret_cast<const std::byte*>(numbers.data()), numbers.size() * sizeof(uint32_t));
+    constexpr int kRounds = 4000;
+    const int blocks = device.facts().processors;
+    const Launch multiply = make_launch(
+        {.x = blocks, .threads = MultiplyPeak::kThreads, .shared_bytes = MultiplyPeak::kSharedBytes},
+        MultiplyPeak{reinterpret_cast<const uint32_t*>(from.data), reinterpret_cast<float*>(to.data), kRounds});
+    rates.multiply_adds = static_cast<double>(MultiplyPeak::kMultiplyAdds) * 8 * kRounds * blocks /
+                          seconds_of_launches(device, {&multiply, 1});
+  }
+  return rates;
+}
+
+}  // namespace quire::cuda
