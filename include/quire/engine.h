@@ -310,8 +310,8 @@ struct EngineStats {
 
 // Threads, kernels and memory that several engines share. Opaque.
 struct Runtime;
-// Takes threads, kernels, device, gpu_memory_utilization and memory_bytes of the options, and nothing else. Throws Error: an option is invalid, or less
-// memory is free than asked for.
+// Takes threads, kernels, device, gpu_memory_utilization and memory_bytes of the options, and nothing else. Throws Error: an
+// option is invalid, the device cannot be used, or less memory is free than asked for.
 std::shared_ptr<Runtime> make_runtime(const EngineOptions& options);
 
 // Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h, engine/memory_plan.h,

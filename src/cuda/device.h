@@ -18,7 +18,7 @@ struct DeviceFacts {
   int major = 0, minor = 0;  // compute capability
   int processors = 0;        // streaming multiprocessors
   int shared_bytes = 0;      // that a block can have
-  size_t memory = 0, free = 0;
+  size_t memory = 0;         // bytes
 };
 
 // Functions throw Error: kResource: memory is short, or the device has failed.
@@ -57,7 +57,7 @@ class Device {
   virtual void run(Graph& graph) = 0;
 };
 
-// Throws Error (kInvalid): there is no such device, with what is missing.
+// Throws Error: there is no such device, or no driver that can use it; the message says which.
 std::unique_ptr<Device> open(int index);
 
 }  // namespace quire::cuda

@@ -104,20 +104,16 @@ void Stream::run_launches() {
   }
 }
 
-void Stream::start() {
-  if (launches_.empty()) return;
-  if (used_ > 0) device_.upload_in_order(memory_, host_, used_);
-  running_ = true;
-  run_launches();
-  launches_.clear();
-}
-
 void Stream::finish() {
-  start();
-  if (std::exchange(running_, false)) device_.finish();
+  if (!launches_.empty()) {
+    if (used_ > 0) device_.upload_in_order(memory_, host_, used_);
+    run_launches();
+    launches_.clear();
+    device_.finish();
+  }
   used_ = 0;
-  placed_.clear();
   ++step_;
+  placed_.clear();
 }
 
 }  // namespace quire::cuda

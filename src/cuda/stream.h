@@ -51,8 +51,6 @@ class Stream {
 
   // Runs what has been launched and waits for it. Throws Error (kResource): the device has failed.
   void finish();
-  // Starts it, and does not wait.
-  void start();
 
  private:
   struct Placed {
@@ -76,7 +74,6 @@ class Stream {
   std::byte* host_ = nullptr;    // [kPlaces] of values
   std::byte* memory_ = nullptr;  // their places on the device
   size_t used_ = 0;
-  bool running_ = false;
   uint64_t step_ = 1;
   std::vector<Placed> placed_;
   std::list<Recorded> recorded_;  // the last used first

@@ -2,11 +2,20 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "ops/cpu/cpu_backend.h"
 
 namespace quire {
+
+// NAME or NAME:N.
+struct DeviceName {
+  std::string library;  // NAME, of lower-case letters, digits and dashes
+  int index = 0;
+};
+std::optional<DeviceName> parse_device_name(std::string_view text);  // nullopt: it is no name
 
 // The backend of the device that computes; nullptr: the CPU does. name: "cpu"; or NAME or NAME:N, the backend in the library
 // libquire_NAME.so beside the program or in ../lib/quire, and the number of its device. It stays loaded. Throws Error:

@@ -204,7 +204,8 @@ void LoadedModel::describe_memory() {
   info.weight_bytes = target.weights.matrix_bytes;
   info.activation_bytes = plan.activations;
   info.page_store_bytes = plan.page_store;
-  info.other_bytes = plan.without_cache() - info.weight_bytes - info.activation_bytes - info.page_store_bytes;
+  info.other_bytes = plan.without_cache() - info.weight_bytes - info.activation_bytes;
+  if (!plan.own_memory) info.other_bytes -= info.page_store_bytes;
   info.max_model_len = cache.max_model_len;
   info.kv_cache_dtype = name(plan.layout.type());
   info.kv_pages = cache.units;

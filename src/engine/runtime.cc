@@ -45,9 +45,11 @@ int checked_threads(int threads) {
 
 Machine this_machine(const EngineOptions& options) {
   if (options.device != "cpu") {
-    Runtime runtime(options);
-    Machine machine = runtime.machine(runtime.memory.bytes());
-    machine.operations_bytes = {};  // of a backend that goes now; the CPU's are about the same
+    const auto runtime = std::make_shared<Runtime>(options);
+    Machine machine = runtime->machine(runtime->memory.bytes());
+    machine.operations_bytes = [runtime](const OperationLimits& limits) {  // keeps the backend that it asks
+      return runtime->backend().operations_bytes(limits);
+    };
     return machine;
   }
   return {.memory = memory_budget(options, nullptr),

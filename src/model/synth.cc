@@ -103,6 +103,7 @@ std::vector<std::byte> bytes_of(const FileTensor& t, uint64_t seed) {
     pieces.push_back(std::async(std::launch::async, synthetic_matrix, t.type, std::min(kPieceRows, rows - row), t.cols,
                                 sigma, seed + static_cast<uint64_t>(row) * 1'000'000'007));
   std::vector<std::byte> bytes = synthetic_matrix(t.type, std::min(kPieceRows, rows), t.cols, sigma, seed);
+  bytes.reserve(bytes.size() / static_cast<size_t>(std::min(kPieceRows, rows)) * static_cast<size_t>(rows));
   for (auto& piece : pieces) {
     const std::vector<std::byte> more = piece.get();
     bytes.insert(bytes.end(), more.begin(), more.end());

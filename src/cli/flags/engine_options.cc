@@ -13,6 +13,7 @@
 #include "base/files/mapped_file.h"
 #include "base/team.h"
 #include "cli/flags/choice_flag.h"
+#include "engine/device.h"
 #include "engine/dtype_names.h"
 #include "engine/option_names.h"
 #include "engine/tuner.h"
@@ -136,15 +137,9 @@ CLI::Option* add_kv_type(CLI::App& app, const char* flag, std::string& name, con
   return app.add_option(flag, name, help)->check(auto_or_one_of(kKvTypeNames));
 }
 
-// NAME or NAME:N.
 CLI::Validator is_device() {
   const auto check = [](const std::string& text) {
-    const size_t colon = text.find(':');
-    const std::string name = text.substr(0, colon), number = colon == std::string::npos ? "0" : text.substr(colon + 1);
-    const bool good =
-        !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos &&
-        !number.empty() && number.size() < 4 && number.find_first_not_of("0123456789") == std::string::npos;
-    return good ? "" : fmt::format("must be cpu, cuda or cuda:N, not '{}'", text);
+    return parse_device_name(text) ? "" : fmt::format("must be cpu, cuda or cuda:N, not '{}'", text);
   };
   return {check, "cpu|cuda|cuda:N", ""};
 }

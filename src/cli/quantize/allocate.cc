@@ -310,7 +310,7 @@ void add_allocate_flags(CLI::App& command, AllocateFlags& o) {
                                   "types of an earlier --plan-out, so that nothing is measured; with --target-bpw, "
                                   "types are chosen again from what it measured")
                       ->type_name("FILE");
-  command.add_option("--plan-out", o.plan_out, "write the chosen types and what was measured as JSON")
+  command.add_option("--plan-out", o.plan_out, "write the chosen types, with the measurements, as JSON")
       ->needs(o.target_option)
       ->type_name("FILE");
   command.add_option("--target-chunks", o.chunks, "chunks of text to measure on")

@@ -131,7 +131,7 @@ std::vector<std::string> warnings_of(const TraceSummary& s) {
         fmt::format("the trace lacks its end{}: the process was killed, is still running, or the disk was full",
                     s.cut_inside_event ? ", and its last event is cut off" : ""));
   if (s.end == TraceEnd::kLimit)
-    warnings.emplace_back("the trace reached its limit (--trace-limit); the run went on, but nothing of it is here");
+    warnings.emplace_back("the trace reached its limit (--trace-limit); the rest of the run is missing");
   if (s.losses.steps > 0)
     warnings.push_back(fmt::format("{} steps are missing, because the disk could not keep up", s.losses.steps));
   if (s.losses.operations > 0)

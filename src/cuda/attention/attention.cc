@@ -61,8 +61,6 @@ void fill(Stream& stream, const AttentionSpec& spec, std::span<const AttentionSp
     add_tiles(spec, span, table, key.group, is_large ? key.many_queries : key.few_queries,
               is_large ? lists.many : lists.few);
   }
-  // Of a size that stays the same while sequences grow a little: what is placed after it stays where it is.
-  tables.resize(std::bit_ceil(std::max<size_t>(tables.size(), 256)));
   lists.placed_tables = Global<const int32_t>(stream.place(std::span<const int32_t>(tables)));
   // The longest first, so that no block of threads begins when the others have ended.
   std::reverse(lists.many.tiles.begin(), lists.many.tiles.end());

@@ -34,8 +34,7 @@ EmulatedDevice::EmulatedDevice(const EmulatedOptions& options)
             .minor = 0,
             .processors = 4,
             .shared_bytes = emulated::kMostSharedBytes,
-            .memory = options.memory,
-            .free = options.memory};
+            .memory = options.memory};
 }
 
 std::map<std::string, KernelCounters, std::less<>> EmulatedDevice::counters() const {

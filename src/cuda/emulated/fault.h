@@ -6,7 +6,7 @@
 
 namespace quire::cuda {
 
-// what() names the kernel, block and thread, the address where there is one, and what is wrong.
+// what() says what is wrong, in which kernel, block and thread, and at which address if there is one.
 class DeviceFault : public std::runtime_error {
  public:
   explicit DeviceFault(const std::string& message) : std::runtime_error(message) {}

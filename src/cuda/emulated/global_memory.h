@@ -1,4 +1,4 @@
-// The memory of the emulated device: what is allocated, and which blocks of a launch read and write it.
+// The memory of the emulated device: its allocations, and which blocks of a launch have read or written them.
 #pragma once
 
 #include <array>
@@ -21,9 +21,11 @@ struct GlobalUser {
   const BlockClocks& clocks;  // of its block
 };
 
-// A race with what another thread did to the same bytes: one of the two writes, and either they are of different blocks of the
-// launch, which run in any order, or of one and no barrier of it lies between, or the other is of an earlier launch that nothing has
-// waited for. (In a block only races with writes are found.)
+// A race with another thread that has used the same bytes, where at least one of the two writes. The other thread is
+//
+//   of another block of the launch, since blocks run in any order;
+//   of the same block, with no barrier in between (only races with earlier writes are found);
+//   or of an earlier launch that nothing has waited for.
 struct GlobalConflict {
   bool earlier_launch;        // then nothing of the following
   std::optional<int> block;   // which one, unless it is several

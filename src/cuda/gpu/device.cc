@@ -178,7 +178,7 @@ std::unique_ptr<Device> open(int index) {
   if (error == cudaErrorInsufficientDriver) {
     throw Error(ErrorKind::kUnsupported, "--device cuda needs an NVIDIA driver for CUDA " +
                                              std::to_string(CUDART_VERSION / 1000) +
-                                             " or later; there is none, or it is older");
+                                             " or later; this machine has none, or an older one");
   }
   if (error != cudaSuccess || count == 0) {
     throw Error(ErrorKind::kUnsupported, std::string("--device cuda finds no NVIDIA GPU (") +

@@ -55,32 +55,7 @@ LinearMatrix linear_matrix(Stream& stream, const Projection& p, bool together) {
 }
 
 void launch_codes(Stream& stream, Codes codes, const LinearLaunch& l) {
-  switch (codes) {
-    case Codes::kU2:
-      return launch_linear<Codes::kU2>(stream, l);
-    case Codes::kU3:
-      return launch_linear<Codes::kU3>(stream, l);
-    case Codes::kU4:
-      return launch_linear<Codes::kU4>(stream, l);
-    case Codes::kU5:
-      return launch_linear<Codes::kU5>(stream, l);
-    case Codes::kU6:
-      return launch_linear<Codes::kU6>(stream, l);
-    case Codes::kI8:
-      return launch_linear<Codes::kI8>(stream, l);
-    case Codes::kTable4:
-      return launch_linear<Codes::kTable4>(stream, l);
-    case Codes::kFloat4:
-      return launch_linear<Codes::kFloat4>(stream, l);
-    case Codes::kE4M3:
-      return launch_linear<Codes::kE4M3>(stream, l);
-    case Codes::kBf16:
-      return launch_linear<Codes::kBf16>(stream, l);
-    case Codes::kF16:
-      return launch_linear<Codes::kF16>(stream, l);
-    case Codes::kF32:
-      return launch_linear<Codes::kF32>(stream, l);
-  }
+  with_codes(codes, [&]<Codes kCodes>() { launch_linear<kCodes>(stream, l); });
 }
 
 PreparedRows prepared_rows(const Inputs::Entry& entry) {

@@ -29,6 +29,37 @@ inline int panel_tiles(const LinearWork& work, int panels) {
   return tiles;
 }
 
+// Calls run.operator()<codes>().
+template <class Run>
+void with_codes(Codes codes, const Run& run) {
+  switch (codes) {
+    case Codes::kU2:
+      return run.template operator()<Codes::kU2>();
+    case Codes::kU3:
+      return run.template operator()<Codes::kU3>();
+    case Codes::kU4:
+      return run.template operator()<Codes::kU4>();
+    case Codes::kU5:
+      return run.template operator()<Codes::kU5>();
+    case Codes::kU6:
+      return run.template operator()<Codes::kU6>();
+    case Codes::kI8:
+      return run.template operator()<Codes::kI8>();
+    case Codes::kTable4:
+      return run.template operator()<Codes::kTable4>();
+    case Codes::kFloat4:
+      return run.template operator()<Codes::kFloat4>();
+    case Codes::kE4M3:
+      return run.template operator()<Codes::kE4M3>();
+    case Codes::kBf16:
+      return run.template operator()<Codes::kBf16>();
+    case Codes::kF16:
+      return run.template operator()<Codes::kF16>();
+    case Codes::kF32:
+      return run.template operator()<Codes::kF32>();
+  }
+}
+
 // The fastest kernel for so many rows; all have the same bits. kCodes: that of all matrices.
 template <Codes kCodes>
 void launch_linear(Stream& stream, const LinearLaunch& launch);

@@ -19,32 +19,7 @@ bool takes_many_rows(const DeviceFacts& facts, const PackedMatrix& matrix, int t
 }
 
 void launch_many_rows(Stream& stream, Codes codes, const LinearLaunch& l) {
-  switch (codes) {
-    case Codes::kU2:
-      return launch_many_rows<Codes::kU2>(stream, l);
-    case Codes::kU3:
-      return launch_many_rows<Codes::kU3>(stream, l);
-    case Codes::kU4:
-      return launch_many_rows<Codes::kU4>(stream, l);
-    case Codes::kU5:
-      return launch_many_rows<Codes::kU5>(stream, l);
-    case Codes::kU6:
-      return launch_many_rows<Codes::kU6>(stream, l);
-    case Codes::kI8:
-      return launch_many_rows<Codes::kI8>(stream, l);
-    case Codes::kTable4:
-      return launch_many_rows<Codes::kTable4>(stream, l);
-    case Codes::kFloat4:
-      return launch_many_rows<Codes::kFloat4>(stream, l);
-    case Codes::kE4M3:
-      return launch_many_rows<Codes::kE4M3>(stream, l);
-    case Codes::kBf16:
-      return launch_many_rows<Codes::kBf16>(stream, l);
-    case Codes::kF16:
-      return launch_many_rows<Codes::kF16>(stream, l);
-    case Codes::kF32:
-      return launch_many_rows<Codes::kF32>(stream, l);
-  }
+  with_codes(codes, [&]<Codes kCodes>() { launch_many_rows<kCodes>(stream, l); });
 }
 
 }  // namespace quire::cuda

@@ -14,6 +14,7 @@
 #include "cuda/stream.h"
 #include "kernels/kernels.h"
 #include "ops/cpu/cpu_backend.h"
+#include "unit/cuda/device_memory.h"
 #include "unit/cuda/placed.h"
 #include "unit/kernels/random_panels.h"
 
@@ -38,7 +39,7 @@ struct Mixture {
 class Experts {
  public:
   Experts(Device& device, Backend& host, const Mixture& m, std::mt19937& random)
-      : memory_(std::make_unique<testing::MemoryOfDevice>(device)) {
+      : memory_(std::make_unique<DeviceMemory>(device)) {
     for (int e = 0; e < m.experts; ++e) {
       ExpertLinears on_host, on_device;
       if (m.gated) add(device, host, m, m.gate, m.inner, m.hidden, random, on_host.gate, on_device.gate);
@@ -51,7 +52,7 @@ class Experts {
   }
 
  private:
-  std::unique_ptr<testing::MemoryOfDevice> memory_;
+  std::unique_ptr<DeviceMemory> memory_;
 
  public:
   std::vector<ExpertLinears> host_, device_;

@@ -16,6 +16,7 @@
 #include "cuda/linear/inputs.h"
 #include "cuda/stream.h"
 #include "kernels/kernels.h"
+#include "unit/cuda/device_memory.h"
 #include "unit/cuda/placed.h"
 #include "unit/kernels/random_panels.h"
 
@@ -101,7 +102,7 @@ class CudaLinear : public ::testing::Test {
     const PlacedMatrix w(*device_, *c.w);
     std::optional<PlacedMatrix> up;
     if (c.up) up.emplace(*device_, *c.up);
-    testing::MemoryOfDevice memory(*device_);
+    DeviceMemory memory(*device_);
     Linear linear{.weight = w.matrix}, up_linear{.weight = up ? up->matrix : w.matrix};
     if (!c.bias.empty()) linear.bias = Vector(memory, c.bias);
     if (!c.up_bias.empty()) up_linear.bias = Vector(memory, c.up_bias);
