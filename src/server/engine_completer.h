@@ -1,6 +1,9 @@
 // The Engine as the server's Completer.
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "server/api/completer.h"
 
 namespace quire {
@@ -35,6 +38,9 @@ class EngineCompleter final : public Completer {
   // The engine must outlive it.
   explicit EngineCompleter(Engine& engine, double read_bandwidth = 0)
       : engine_(engine), text_(engine), read_bandwidth_(read_bandwidth) {}
+  // Owns the engine.
+  explicit EngineCompleter(std::unique_ptr<Engine> engine, double read_bandwidth = 0)
+      : owned_(std::move(engine)), engine_(*owned_), text_(engine_), read_bandwidth_(read_bandwidth) {}
 
   RequestId submit(Request request, Engine::Callback callback) override;
   void cancel(RequestId id) override;
@@ -46,6 +52,7 @@ class EngineCompleter final : public Completer {
   const ServedText& text() const override { return text_; }
 
  private:
+  const std::unique_ptr<Engine> owned_ = nullptr;  // null: another owns it
   Engine& engine_;
   EngineText text_;
   double read_bandwidth_;

@@ -24,10 +24,11 @@ needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no model at {MODEL
 
 
 class Server:
-    """A `quire serve` of its own; `url` ends in /v1."""
+    """A `quire serve` of its own; `url` ends in /v1. models: NAME=MODEL, in place of `model` and `name`."""
 
-    def __init__(self, *flags, model=MODEL, port=0, name="smollm2"):
-        command = [str(QUIRE), "serve", "-m", str(model), "--port", str(port), "--served-model-name", name, *flags]
+    def __init__(self, *flags, model=MODEL, port=0, name="smollm2", models=None):
+        served = [part for one in models for part in ("-m", one)] if models is not None else ["-m", str(model), "--served-model-name", name]
+        command = [str(QUIRE), "serve", *served, "--port", str(port), *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         found = re.search(r"https?://\S+", line)

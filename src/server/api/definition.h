@@ -40,6 +40,9 @@ struct ApiDefinition {
   // Checks and changes what the model must be able to do. Throws ApiError.
   void (*adapt)(ApiRequest&, const Service&) = nullptr;
 
+  // Answers a request about a model that need not be loaded. The following do not count then.
+  std::string (*manage)(const Models&, const ApiRequest&) = nullptr;
+
   // Answering. `reply` is the body of an answer that needs no engine; without one, the engine generates.
   std::optional<std::string> (*reply)(Service&, ApiRequest&) = nullptr;
   std::unique_ptr<Answer> (*answer)(ResponseHead, TokenBytes) = nullptr;  // nullptr: `reply` answers all requests

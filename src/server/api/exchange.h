@@ -36,7 +36,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // `wake` is called, from any thread and with the exchange's lock held, when the first output arrives after take()
   // emptied the mailbox. Outputs that wait to be taken may use `max_bytes`, and count in `replies`; beyond either bound
   // the request is cancelled and overflowed() becomes true. `replies` must outlive close().
-  Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::function<void()> wake, size_t max_bytes,
+  Exchange(Completer& completer, std::shared_ptr<ModelMetrics> metrics, std::function<void()> wake, size_t max_bytes,
            ByteBudget& replies);
 
   // Submits all requests. Their choices are numbered consecutively, and each gives back its place when it ends. If a
@@ -58,7 +58,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void cancel_submitted();
 
   Completer& completer_;
-  const std::shared_ptr<Metrics> metrics_;
+  const std::shared_ptr<ModelMetrics> metrics_;
   const size_t max_bytes_;
   ByteBudget& replies_;
 

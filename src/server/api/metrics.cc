@@ -6,6 +6,7 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <mutex>
 #include <numeric>
 #include <span>
@@ -129,24 +130,27 @@ std::string_view finished_reason(FinishReason reason) {
   }
 }
 
-struct Metrics::Series {
-  Series(const std::string& model, const ModelInfo& info, const std::string& prefix, double read_bandwidth,
-         std::shared_ptr<const SpanCounts> span_counts)
-      : labels{{"model_name", model}}, spans(std::move(span_counts)) {
-    const auto counter = [&](const char* name, const char* help) -> prometheus::Counter& {
-      return prometheus::BuildCounter().Name(prefix + name).Help(help).Labels(labels).Register(registry).Add({});
-    };
-    const auto gauge = [&](const char* name, const char* help) -> prometheus::Gauge& {
-      return prometheus::BuildGauge().Name(prefix + name).Help(help).Labels(labels).Register(registry).Add({});
-    };
-    const auto histogram = [&](const char* name, const char* help, const Buckets& buckets) -> prometheus::Histogram& {
-      return prometheus::BuildHistogram()
-          .Name(prefix + name)
-          .Help(help)
-          .Labels(labels)
-          .Register(registry)
-          .Add({}, buckets);
-    };
+namespace {
+
+using prometheus::Labels;
+
+// A counter that follows one of an engine, which starts at 0 again when its model is loaded again.
+struct FollowingCounter {
+  prometheus::Counter* counter;
+  double before = 0;  // counted by earlier engines
+
+  void follow(double value) {
+    if (const double more = before + value - counter->Value(); more > 0) counter->Increment(more);
+  }
+  void keep() { before = counter->Value(); }
+};
+
+}  // namespace
+
+struct ModelMetrics::Series {
+  Series(std::shared_ptr<prometheus::Registry> all, std::string given_prefix, const std::string& model,
+         const ModelInfo& info)
+      : registry(std::move(all)), prefix(std::move(given_prefix)), labels{{"model_name", model}} {
     prompt_tokens = &counter("prompt_tokens_total", "Prompt tokens of admitted requests.");
     generation_tokens = &counter("generation_tokens_total", "Generated tokens.");
     rejected = &counter("request_rejected_total", "Requests refused because the queue was full.");
@@ -163,96 +167,84 @@ struct Metrics::Series {
         &histogram("request_prompt_tokens", "Prompt tokens of each answer.", one_two_five(info.max_model_len));
     answer_length =
         &histogram("request_generation_tokens", "Generated tokens of each answer.", one_two_five(info.max_model_len));
-    success = &prometheus::BuildCounter()
-                   .Name(prefix + "request_success_total")
-                   .Help("Ended answers.")
-                   .Labels(labels)
-                   .Register(registry);
     for (const auto reason :
          {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled, FinishReason::kTimeout,
-          FinishReason::kDeadEnd, FinishReason::kRefused, FinishReason::kError}) {
-      success->Add({{"finished_reason", std::string(finished_reason(reason))}});
-    }
+          FinishReason::kDeadEnd, FinishReason::kRefused, FinishReason::kError})
+      success(reason);
     for (const EngineMetric& metric : kEngineMetrics) {
-      prometheus::Labels all = labels;
-      if (!metric.label.empty()) all.emplace(metric.label, metric.label_value);
+      Labels more;
+      if (!metric.label.empty()) more.emplace(metric.label, metric.label_value);
       if (metric.counts) {
-        auto& family = prometheus::BuildCounter().Name(prefix + metric.name).Help(metric.help).Register(registry);
-        counted.push_back({&metric, &family.Add(all)});
+        counted.emplace_back(&metric, FollowingCounter{&counter(metric.name, metric.help, more)});
       } else {
-        auto& family = prometheus::BuildGauge().Name(prefix + metric.name).Help(metric.help).Register(registry);
-        gauged.push_back({&metric, &family.Add(all)});
+        gauged.emplace_back(&metric, &gauge(metric.name, metric.help, more));
       }
     }
-    for (const DrafterMetric& metric : kDrafterMetrics) {
-      drafters.push_back(
-          &prometheus::BuildCounter().Name(prefix + metric.name).Help(metric.help).Labels(labels).Register(registry));
-    }
-    accepted_at = &prometheus::BuildCounter()
-                       .Name(prefix + "spec_decode_num_accepted_tokens_per_pos_total")
-                       .Help("Drafted tokens that were right, by their place in the draft.")
-                       .Labels(labels)
-                       .Register(registry);
-    prometheus::BuildGauge()
-        .Name(prefix + "cache_config_info")
-        .Help("The KV cache: data type, tokens per page, bytes per token; always 1.")
-        .Labels(labels)
-        .Register(registry)
-        .Add({{"cache_dtype", info.kv_cache_dtype},
-              {"block_size", std::to_string(info.page_tokens)},
-              {"bytes_per_token", std::to_string(info.kv_bytes_per_token)}})
+    loaded = &gauge("model_loaded", "1 while the model is loaded, 0 otherwise.");
+    gauge("cache_config_info", "The KV cache: data type, tokens per page, bytes per token; always 1.",
+          {{"cache_dtype", info.kv_cache_dtype},
+           {"block_size", std::to_string(info.page_tokens)},
+           {"bytes_per_token", std::to_string(info.kv_bytes_per_token)}})
         .Set(1);
-    if (read_bandwidth > 0) {
-      gauge("read_bandwidth_limit_bytes_per_second", "Memory read bandwidth of this machine, measured at start.")
-          .Set(read_bandwidth);
-    }
-    if (spans) {
-      auto& family = prometheus::BuildCounter()
-                         .Name(prefix + "otlp_spans_total")
-                         .Help("Spans of requests, by what became of them.")
-                         .Register(registry);
-      for (const std::string_view fate : kSpanFateNames)
-        exported.push_back(&family.Add({{"result", std::string(fate)}}));
-    }
-    http = &prometheus::BuildCounter()
-                .Name(prefix + "http_requests_total")
-                .Help("Answered HTTP requests.")
-                .Register(registry);
+  }
+
+  Labels with(const Labels& more) const {
+    Labels all = labels;
+    all.insert(more.begin(), more.end());
+    return all;
+  }
+  prometheus::Counter& counter(const std::string& name, const std::string& help, const Labels& more = {}) {
+    return prometheus::BuildCounter().Name(prefix + name).Help(help).Register(*registry).Add(with(more));
+  }
+  prometheus::Gauge& gauge(const std::string& name, const std::string& help, const Labels& more = {}) {
+    return prometheus::BuildGauge().Name(prefix + name).Help(help).Register(*registry).Add(with(more));
+  }
+  prometheus::Histogram& histogram(const std::string& name, const std::string& help, const Buckets& buckets) {
+    return prometheus::BuildHistogram().Name(prefix + name).Help(help).Register(*registry).Add(labels, buckets);
+  }
+  prometheus::Counter& success(FinishReason reason) {
+    return counter("request_success_total", "Ended answers.",
+                   {{"finished_reason", std::string(finished_reason(reason))}});
+  }
+  // By name and labels, so that the counters of a drafter are there once it has drafted.
+  FollowingCounter& drafted(const std::string& name, const std::string& help, const Labels& more) {
+    prometheus::Counter& wanted = counter(name, help, more);
+    const auto known = std::ranges::find(drafters, &wanted, &FollowingCounter::counter);
+    if (known != drafters.end()) return *known;
+    drafters.push_back({&wanted});
+    return drafters.back();
   }
 
   void set(const DrafterStats& drafter);
 
-  prometheus::Labels labels;
-  std::shared_ptr<const SpanCounts> spans;
-  prometheus::Registry registry;
+  const std::shared_ptr<prometheus::Registry> registry;
+  const std::string prefix;
+  const Labels labels;
   prometheus::Counter *prompt_tokens, *generation_tokens, *rejected;
   prometheus::Histogram *first_token, *next_token, *per_token, *whole, *queue, *prefill, *decode, *inference,
       *prompt_length, *answer_length;
-  std::vector<std::pair<const EngineMetric*, prometheus::Counter*>> counted;
+  prometheus::Gauge* loaded;
+  std::mutex setting;  // guards the following
+  std::vector<std::pair<const EngineMetric*, FollowingCounter>> counted;
   std::vector<std::pair<const EngineMetric*, prometheus::Gauge*>> gauged;
-  std::vector<prometheus::Family<prometheus::Counter>*> drafters;  // one for each of kDrafterMetrics
-  prometheus::Family<prometheus::Counter>*success, *http, *accepted_at;
-  std::vector<prometheus::Counter*> exported;  // one for each SpanFate, if spans are counted
-  std::mutex scraping;
+  std::vector<FollowingCounter> drafters;
 };
 
-Metrics::Metrics(const std::string& model, const ModelInfo& info, const std::string& prefix, double read_bandwidth,
-                 std::shared_ptr<const SpanCounts> spans)
-    : series_(std::make_unique<Series>(model, info, prefix, read_bandwidth, std::move(spans))) {}
-Metrics::~Metrics() = default;
+ModelMetrics::ModelMetrics(std::unique_ptr<Series> series) : series_(std::move(series)) {}
+ModelMetrics::~ModelMetrics() = default;
 
-void Metrics::prompt_admitted(int tokens) { series_->prompt_tokens->Increment(tokens); }
+void ModelMetrics::prompt_admitted(int tokens) { series_->prompt_tokens->Increment(tokens); }
 
-void Metrics::tokens_generated(int tokens, double since_previous) {
+void ModelMetrics::tokens_generated(int tokens, double since_previous) {
   if (tokens <= 0) return;
   series_->generation_tokens->Increment(tokens);
   if (since_previous < 0) return;
   for (int i = 0; i < tokens; ++i) series_->next_token->Observe(since_previous / tokens);
 }
 
-void Metrics::choice_finished(const Output& output) {
+void ModelMetrics::choice_finished(const Output& output) {
   const Usage& usage = output.usage;
-  series_->success->Add({{"finished_reason", std::string(finished_reason(output.finish))}}).Increment();
+  series_->success(output.finish).Increment();
   if (output.finish != FinishReason::kStop && output.finish != FinishReason::kLength) return;
   series_->prompt_length->Observe(usage.prompt_tokens);
   series_->whole->Observe(usage.seconds);
@@ -268,38 +260,84 @@ void Metrics::choice_finished(const Output& output) {
   }
 }
 
+void ModelMetrics::request_rejected() { series_->rejected->Increment(); }
+
+void ModelMetrics::Series::set(const DrafterStats& drafter) {
+  const std::string name(drafter.name);
+  for (const DrafterMetric& metric : kDrafterMetrics)
+    drafted(metric.name, metric.help, {{"drafter", name}}).follow(metric.value(drafter));
+  for (size_t i = 0; i < drafter.drafted.size() && drafter.drafted[i] > 0; ++i) {
+    drafted("spec_decode_num_accepted_tokens_per_pos_total",
+            "Drafted tokens that were right, by their place in the draft.",
+            {{"drafter", name}, {"position", std::to_string(i)}})
+        .follow(static_cast<double>(drafter.accepted[i]));
+  }
+}
+
+void ModelMetrics::set(const EngineStats& engine) {
+  const std::lock_guard lock(series_->setting);
+  series_->loaded->Set(1);
+  for (const auto& [metric, gauge] : series_->gauged) gauge->Set(metric->value(engine));
+  for (auto& [metric, counter] : series_->counted) counter.follow(metric->value(engine));
+  for (const DrafterStats& drafter : engine.drafters) series_->set(drafter);
+}
+
+void ModelMetrics::unloaded() {
+  const std::lock_guard lock(series_->setting);
+  series_->loaded->Set(0);
+  for (const auto& [metric, gauge] : series_->gauged) gauge->Set(0);
+  for (auto& [metric, counter] : series_->counted) counter.keep();
+  for (FollowingCounter& counter : series_->drafters) counter.keep();
+}
+
+struct Metrics::Series {
+  Series(const std::string& given_prefix, double bandwidth, std::shared_ptr<const SpanCounts> span_counts)
+      : prefix(given_prefix), read_bandwidth(bandwidth), spans(std::move(span_counts)) {
+    if (spans) {
+      auto& family = prometheus::BuildCounter()
+                         .Name(prefix + "otlp_spans_total")
+                         .Help("Spans of requests, by what became of them.")
+                         .Register(*registry);
+      for (const std::string_view fate : kSpanFateNames)
+        exported.push_back({&family.Add({{"result", std::string(fate)}})});
+    }
+    http = &prometheus::BuildCounter()
+                .Name(prefix + "http_requests_total")
+                .Help("Answered HTTP requests.")
+                .Register(*registry);
+  }
+
+  const std::string prefix;
+  const double read_bandwidth;
+  const std::shared_ptr<const SpanCounts> spans;
+  const std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  prometheus::Family<prometheus::Counter>* http;
+  std::mutex exporting;
+  std::vector<FollowingCounter> exported;  // one for each SpanFate, if spans are counted
+};
+
+Metrics::Metrics(const std::string& prefix, double read_bandwidth, std::shared_ptr<const SpanCounts> spans)
+    : series_(std::make_unique<Series>(prefix, read_bandwidth, std::move(spans))) {}
+Metrics::~Metrics() = default;
+
+std::shared_ptr<ModelMetrics> Metrics::add_model(const std::string& model, const ModelInfo& info) {
+  auto series = std::make_unique<ModelMetrics::Series>(series_->registry, series_->prefix, model, info);
+  if (series_->read_bandwidth > 0) {
+    series->gauge("read_bandwidth_limit_bytes_per_second", "Memory read bandwidth of this machine, measured at start.")
+        .Set(series_->read_bandwidth);
+  }
+  return std::make_shared<ModelMetrics>(std::move(series));
+}
+
 void Metrics::http_answered(std::string_view route, int status) {
   series_->http->Add({{"handler", std::string(route)}, {"status", std::to_string(status)}}).Increment();
 }
 
-void Metrics::request_rejected() { series_->rejected->Increment(); }
-
-namespace {
-
-void raise_to(prometheus::Counter& counter, double value) {
-  if (const double more = value - counter.Value(); more > 0) counter.Increment(more);
-}
-
-}  // namespace
-
-void Metrics::Series::set(const DrafterStats& drafter) {
-  const std::string name(drafter.name);
-  for (size_t i = 0; i < drafters.size(); ++i)
-    raise_to(drafters[i]->Add({{"drafter", name}}), kDrafterMetrics[i].value(drafter));
-  for (size_t i = 0; i < drafter.drafted.size() && drafter.drafted[i] > 0; ++i) {
-    raise_to(accepted_at->Add({{"drafter", name}, {"position", std::to_string(i)}}),
-             static_cast<double>(drafter.accepted[i]));
-  }
-}
-
-std::string Metrics::scrape(const EngineStats& engine) {
-  const std::lock_guard lock(series_->scraping);
-  for (const auto& [metric, gauge] : series_->gauged) gauge->Set(metric->value(engine));
-  for (const auto& [metric, counter] : series_->counted) raise_to(*counter, metric->value(engine));
-  for (const DrafterStats& drafter : engine.drafters) series_->set(drafter);
+std::string Metrics::text() {
+  const std::lock_guard lock(series_->exporting);
   for (size_t fate = 0; fate < series_->exported.size(); ++fate)
-    raise_to(*series_->exported[fate], static_cast<double>(series_->spans->of(static_cast<SpanFate>(fate))));
-  return prometheus::TextSerializer().Serialize(series_->registry.Collect());
+    series_->exported[fate].follow(static_cast<double>(series_->spans->of(static_cast<SpanFate>(fate))));
+  return prometheus::TextSerializer().Serialize(series_->registry->Collect());
 }
 
 }  // namespace quire

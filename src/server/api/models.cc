@@ -18,53 +18,171 @@ std::string_view model_of(const JsonField& body) {
 
 }  // namespace
 
-Models::Models(std::span<const ServedModel> models, const ServiceOptions& options) : options_(options) {
+Models::Models(std::vector<ServedModel> models, const ServiceOptions& options, double read_bandwidth)
+    : options_(options),
+      metrics_(std::make_unique<Metrics>(options.metrics_prefix, read_bandwidth, options.spans)),
+      admission_(std::make_shared<Admission>(options.max_running + options.max_queue, options.several_tenants)) {
   assert(!models.empty());
-  const ModelInfo& info = models.front().completer.info();
-  const auto& names = models.front().names;
-  const auto name = std::ranges::find_if(names, [](const std::string& n) { return !n.ends_with('*'); });
-  metrics_ =
-      std::make_shared<Metrics>(name != names.end() ? *name : default_names(info.name).front(), info,
-                                options.metrics_prefix, models.front().completer.read_bandwidth(), options.spans);
-  admission_ = std::make_shared<Admission>(options.max_running + options.max_queue, options.several_tenants);
-  for (const ServedModel& model : models) {
-    options_.model_names = model.names;
-    auto service = std::make_unique<Service>(model.completer, options_, metrics_, admission_);
-    for (const auto& other : services_) {
-      for (const std::string& taken : service->names()) {
-        if (other->serves(taken, true))
-          throw invalid("two models have the name {}; give each its own (--served-model-name)", quote(taken));
-      }
-    }
-    services_.push_back(std::move(service));
-  }
   options_.model_names.clear();
-  feed_ = std::make_unique<LiveFeed>(first());
+  std::vector<PooledModel> pooled;
+  for (ServedModel& model : models) {
+    assert(model.completer || (model.load && !model.names.empty()));
+    std::vector<std::string> fallback;
+    if (model.completer) fallback = default_names(model.completer->info().name);
+    Entry& entry = *entries_.emplace_back(
+        std::make_unique<Entry>(ServedNames::parse(model.names, fallback), model.completer != nullptr));
+    for (const auto& other : entries_) {
+      if (&*other == &entry) break;
+      const auto taken =
+          std::ranges::find_if(entry.names.names, [&](const auto& name) { return other->names.has(name); });
+      if (taken != entry.names.names.end())
+        throw invalid("two models have the name {}; give each its own (--served-model-name)", quote(*taken));
+    }
+    entry.created = unix_seconds();
+    entry.max_model_len = model.max_model_len;
+    pooled.push_back({.loaded = model.completer != nullptr,
+                      .pinned = model.pinned || model.completer,
+                      .keep_alive = model.keep_alive});
+    if (model.completer) {
+      begin(entry, *model.completer);
+      continue;
+    }
+    pooled.back().load = [this, &entry, load = std::move(model.load)] {
+      entry.owned = load();
+      begin(entry, *entry.owned);
+    };
+    pooled.back().unload = [this, &entry] { end(entry); };
+  }
+  feed_ = std::make_unique<LiveFeed>([this] { return look_at_first(); });
+  pool_ = std::make_unique<ModelPool>(std::move(pooled));
 }
 
-Service& Models::find(std::string_view name) const {
+Models::~Models() = default;
+
+void Models::begin(Entry& entry, Completer& completer) {
+  const ModelInfo& info = completer.info();
+  if (!entry.metrics) entry.metrics = metrics_->add_model(entry.names.names.front(), info);
+  entry.service = std::make_unique<Service>(completer, entry.names, options_, entry.metrics, admission_);
+  auto known = std::make_shared<const ModelInfo>(info);
+  const std::lock_guard lock(entry.mutex);
+  entry.created = entry.service->started();
+  entry.max_model_len = info.max_model_len;
+  entry.info = std::move(known);
+}
+
+void Models::end(Entry& entry) {
+  entry.metrics->set(entry.service->stats());
+  entry.metrics->unloaded();
+  entry.service.reset();
+  entry.owned.reset();
+}
+
+size_t Models::find(std::string_view name) const {
   constexpr std::string_view kTag = ":latest";
   const std::string_view untagged = name.ends_with(kTag) ? name.substr(0, name.size() - kTag.size()) : name;
   for (const bool exactly : {true, false}) {
     for (const std::string_view asked : {name, untagged}) {
-      for (const auto& service : services_) {
-        if (service->serves(asked, exactly)) return *service;
+      for (size_t model = 0; model < entries_.size(); ++model) {
+        const ServedNames& names = entries_[model]->names;
+        if (exactly ? names.has(asked) : names.serves(asked)) return model;
       }
     }
   }
-  return first();
+  return 0;
 }
 
-Job Models::prepare(const ApiDefinition& api, std::string_view body, const Tenant& tenant,
-                    WorkingMemory& memory) const {
+ServiceLease Models::leased(ModelPool::Lease lease, size_t model) const {
+  if (!lease) return {};
+  return {std::move(lease), entries_[model]->service.get(), model};
+}
+
+ServiceLease Models::try_acquire(size_t model) const { return leased(pool_->try_acquire(model), model); }
+
+ServiceLease Models::look(size_t model) const { return leased(pool_->peek(model), model); }
+
+ServiceLease Models::look_at_first() const {
+  for (size_t model = 0; model < entries_.size(); ++model) {
+    if (ServiceLease lease = look(model)) return lease;
+  }
+  return {};
+}
+
+ServiceLease Models::first_loaded() const {
+  ServiceLease first = look_at_first();
+  if (!first) {
+    throw ApiError(503, "no model is loaded; the first request for one loads it", "server_error", {},
+                   "no_model_loaded");
+  }
+  return first;
+}
+
+void Models::acquire(size_t model, std::function<void(ServiceLease, std::exception_ptr)> settled) const {
+  pool_->acquire(model,
+                 [this, model, settled = std::move(settled)](ModelPool::Lease lease, std::exception_ptr failure) {
+                   settled(leased(std::move(lease), model), std::move(failure));
+                 });
+}
+
+void Models::unload(size_t model) const {
+  const Entry& entry = *entries_[model];
+  if (entry.permanent) {
+    throw bad_request(
+        "model", "{} stays loaded, because this server has no other model; start it with --keep-alive to unload it",
+        describe(Json(entry.names.names.front())));
+  }
+  pool_->unload(model);
+}
+
+ListedModel Models::list(size_t model) const {
+  const Entry& entry = *entries_[model];
+  const ModelState state = pool_->state(model);
+  const std::lock_guard lock(entry.mutex);
+  return {.names = entry.names,
+          .state = state,
+          .created = entry.created,
+          .info = entry.info,
+          .max_model_len = entry.max_model_len};
+}
+
+ApiLimits Models::limits(std::vector<std::string>& names, std::vector<std::string>& prefixes) const {
+  const ServiceLease first = look_at_first();
+  ApiLimits limits = first ? first->limits() : ApiLimits{};
+  for (const auto& entry : entries_) {
+    names.insert(names.end(), entry->names.names.begin(), entry->names.names.end());
+    prefixes.insert(prefixes.end(), entry->names.prefixes.begin(), entry->names.prefixes.end());
+  }
+  limits.models = names;
+  limits.model_prefixes = prefixes;
+  return limits;
+}
+
+std::string Models::scrape() const {
+  for (size_t model = 0; model < entries_.size(); ++model) {
+    if (const ServiceLease lease = look(model)) entries_[model]->metrics->set(lease->stats());
+  }
+  return metrics_->text();
+}
+
+Job Models::prepare(const ApiDefinition& api, std::string_view body, const Tenant& tenant, WorkingMemory& memory,
+                    ServiceLease& lease) const {
   try {
     const WorkingIn counted(&memory);
     note_work("reading the body");
     JsonField document = parse_body(body);
-    Service& service = find(model_of(document));
-    Job job = service.prepare(api, std::move(document), tenant);
+    if (api.manage) {
+      std::vector<std::string> names, prefixes;
+      ApiRequest request = parse_api_request(api, document, limits(names, prefixes));
+      return {.answer = ready_answer(api.manage(*this, request))};
+    }
+    const size_t model = find(model_of(document));
+    if (!lease || lease.model != model) lease = try_acquire(model);
+    if (!lease) throw ModelNotLoaded{model};
+    Job job = lease->prepare(api, std::move(document), tenant);
     job.bytes = memory.held();
+    if (job.keep_alive) pool_->set_keep_alive(model, *job.keep_alive);
     return job;
+  } catch (const ModelNotLoaded&) {
+    throw;
   } catch (const WorkingMemoryExceeded&) {
     throw ApiError(413,
                    fmt::format("{} takes more than {} KiB of memory; send less in one request, or raise "

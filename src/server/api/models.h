@@ -1,50 +1,119 @@
-// The models of a server, each with its names and its engine. Finds the one that a request is for.
+// The models of a server, each with its names and its engine. Finds the one that a request is for, and has it loaded.
 #pragma once
 
+#include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
-#include <span>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "server/api/definition.h"
 #include "server/api/live/live_feed.h"
+#include "server/api/model_pool.h"
+#include "server/api/served_names.h"
 #include "server/api/service.h"
+#include "server/api/service_lease.h"
 
 namespace quire {
 
 struct ServedModel {
-  Completer& completer;                 // must outlive the server
-  std::vector<std::string> names = {};  // as ServiceOptions::model_names
+  // As ServiceOptions::model_names; at least one if the model is not loaded yet.
+  std::vector<std::string> names = {};
+  Completer* completer = nullptr;  // loaded for good; must outlive the server
+  // Otherwise: loads the model, on a thread of the server. As PooledModel::load.
+  std::function<std::unique_ptr<Completer>()> load = {};
+  bool pinned = false;
+  KeepAlive keep_alive = {};
+  int max_model_len = 0;  // as far as is known before it is loaded; 0: not at all
 };
 
-// Thread-safe.
+// What lists say of a model.
+struct ListedModel {
+  const ServedNames& names;
+  ModelState state;
+  int64_t created = 0;                    // seconds since 1970: when it was last loaded, or else when the server began
+  std::shared_ptr<const ModelInfo> info;  // null: it was never loaded
+  int max_model_len = 0;                  // 0: unknown
+};
+
+// Thrown by Models::prepare.
+struct ModelNotLoaded {
+  size_t model;
+};
+
+// Thread-safe. A model is named by its index.
 class Models {
  public:
   // At least one model; the first is the default. Throws Error if two models have the same name.
-  Models(std::span<const ServedModel> models, const ServiceOptions& options);
+  Models(std::vector<ServedModel> models, const ServiceOptions& options, double read_bandwidth = 0);
+  ~Models();
 
+  size_t size() const { return entries_.size(); }
   // The model of this name, with or without Ollama's tag ":latest"; the default one if no model has it, which then refuses
   // the request, or if the name is empty. Names win over patterns ("claude-*").
-  Service& find(std::string_view name) const;
-  Service& first() const { return *services_.front(); }
-  std::span<const std::unique_ptr<Service>> all() const { return services_; }
+  size_t find(std::string_view name) const;
+  bool serves(size_t model, std::string_view name) const { return entries_[model]->names.serves(name); }
 
-  // POST endpoints: finds the model and lets it prepare the work, within `memory`. Throws ApiError; if memory.exceeded(), a
-  // 413.
-  Job prepare(const ApiDefinition& api, std::string_view body, const Tenant& tenant, WorkingMemory& memory) const;
+  // Empty: it is not loaded. `look` does not count as use, so that it does not keep an idle model.
+  ServiceLease try_acquire(size_t model) const;
+  ServiceLease look(size_t model) const;
+  ServiceLease look_at_first() const;  // the first that is loaded
+  ServiceLease first_loaded() const;   // the same; throws ApiError if none is
+  // Has it loaded, if it is not. As ModelPool::acquire.
+  void acquire(size_t model, std::function<void(ServiceLease, std::exception_ptr)> settled) const;
+  // Throws ApiError if the model was given as loaded for good.
+  void unload(size_t model) const;
+  void set_keep_alive(size_t model, KeepAlive keep_alive) const { pool_->set_keep_alive(model, keep_alive); }
+  // Ends loading, after the model under way; requests that wait for one fail.
+  void stop() { pool_->stop(); }
+  bool changing() const { return pool_->changing(); }
+
+  ListedModel list(size_t model) const;
+  // Of requests about any model; the names are those of all. Refers to `names` and `prefixes`.
+  ApiLimits limits(std::vector<std::string>& names, std::vector<std::string>& prefixes) const;
+
+  // POST endpoints: finds the model and lets it prepare the work, within `memory`. `lease` may have the model already, and
+  // has it afterwards; if it cannot, because the model is not loaded, ModelNotLoaded is thrown. Throws ApiError; if
+  // memory.exceeded(), a 413.
+  Job prepare(const ApiDefinition& api, std::string_view body, const Tenant& tenant, WorkingMemory& memory,
+              ServiceLease& lease) const;
 
   const ServiceOptions& options() const { return options_; }
-  const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
-  LiveFeed& feed() const { return *feed_; }  // of the first model
+  Metrics& metrics() const { return *metrics_; }
+  std::string scrape() const;                // metrics, with the engines' current values
+  LiveFeed& feed() const { return *feed_; }  // of the first model that is loaded
   const std::shared_ptr<Admission>& admission() const { return admission_; }
 
  private:
+  struct Entry {
+    Entry(ServedNames given, bool stays) : names(std::move(given)), permanent(stays) {}
+
+    const ServedNames names;
+    const bool permanent;  // ServedModel::completer
+    // While it is loaded; the pool's thread alone changes them.
+    std::unique_ptr<Completer> owned = nullptr;
+    std::unique_ptr<Service> service = nullptr;
+    std::shared_ptr<ModelMetrics> metrics = nullptr;  // since it was loaded first
+    // For lists, guarded by `mutex`.
+    mutable std::mutex mutex;
+    int64_t created = 0;
+    int max_model_len = 0;
+    std::shared_ptr<const ModelInfo> info = nullptr;
+  };
+  void begin(Entry& entry, Completer& completer);
+  void end(Entry& entry);
+  ServiceLease leased(ModelPool::Lease lease, size_t model) const;
+
   ServiceOptions options_;  // without names
-  std::shared_ptr<Metrics> metrics_;
+  std::unique_ptr<Metrics> metrics_;
   std::shared_ptr<Admission> admission_;
-  std::vector<std::unique_ptr<Service>> services_;
+  std::vector<std::unique_ptr<Entry>> entries_;
   std::unique_ptr<LiveFeed> feed_;
+  std::unique_ptr<ModelPool> pool_;  // last: unloads the models
 };
 
 }  // namespace quire

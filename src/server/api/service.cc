@@ -34,9 +34,10 @@ uint64_t random_u64() {
   return uint64_t{device()} << 32 | device();
 }
 
-Service::Service(Completer& completer, ServiceOptions options, std::shared_ptr<Metrics> metrics,
+Service::Service(Completer& completer, ServedNames names, ServiceOptions options, std::shared_ptr<ModelMetrics> metrics,
                  std::shared_ptr<Admission> admission)
     : completer_(completer),
+      names_(std::move(names)),
       options_(std::move(options)),
       started_(unix_seconds()),
       metrics_(std::move(metrics)),
@@ -46,26 +47,16 @@ Service::Service(Completer& completer, ServiceOptions options, std::shared_ptr<M
     spdlog::info("answers: tool calls are read as {}, reasoning as {}", format.tools ? format.tools->name : "none",
                  format.reasoning ? format.reasoning->name : "none");
   }
-  std::erase_if(options_.model_names, [&](const std::string& name) {
-    const bool pattern = name.ends_with('*');
-    if (pattern) model_prefixes_.push_back(name.substr(0, name.size() - 1));
-    return pattern;
-  });
-  if (options_.model_names.empty()) options_.model_names = default_names(model().name);
 }
 
 ApiLimits Service::limits() const {
-  return {.models = options_.model_names,
-          .model_prefixes = model_prefixes_,
+  return {.models = names_.names,
+          .model_prefixes = names_.prefixes,
           .vocab_size = model().vocab_size,
           .max_model_len = model().max_model_len,
           .embedding_size = model().embedding_size,
           .pooling = model().pooling,
           .sampling = model().sampling_defaults};
-}
-
-bool Service::serves(std::string_view name, bool exactly) const {
-  return exactly ? std::ranges::find(names(), name) != names().end() : is_served(limits(), name);
 }
 
 void Service::prepare_chat(ApiRequest& request) {

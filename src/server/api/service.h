@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -14,7 +15,9 @@
 #include "server/api/answer/chat_format.h"
 #include "server/api/completer.h"
 #include "server/api/definition.h"
+#include "server/api/keep_alive.h"
 #include "server/api/metrics.h"
+#include "server/api/served_names.h"
 #include "server/otlp/span_counts.h"
 
 namespace quire {
@@ -39,31 +42,30 @@ struct ServiceOptions {
 struct Job {
   std::unique_ptr<Answer> answer = nullptr;
   Completer* completer = nullptr;  // generates it
-  std::string_view model = {};     // its served name, which the service owns
+  std::shared_ptr<ModelMetrics> metrics = nullptr;
+  std::string_view model = {};  // its served name, which the service owns
   bool stream = false;
   int choices = 0;  // choices of all requests; 0: the answer is complete
   std::vector<Request> requests = {};
-  size_t prompt_bytes = 0;  // size of what the engine delivers at once for the prompts
-  Places places = {};       // the places that Admission gave the choices
-  size_t bytes = 0;         // memory that all this takes
+  size_t prompt_bytes = 0;                   // size of what the engine delivers at once for the prompts
+  Places places = {};                        // the places that Admission gave the choices
+  size_t bytes = 0;                          // memory that all this takes
+  std::optional<KeepAlive> keep_alive = {};  // how long the model stays loaded afterwards, if the request says
 };
 
 // Thread-safe.
 class Service {
  public:
-  // options.model_names: those of this model. Metrics and admission are shared by all models of a server.
-  Service(Completer& completer, ServiceOptions options, std::shared_ptr<Metrics> metrics,
+  // Admission is shared by all models of a server.
+  Service(Completer& completer, ServedNames names, ServiceOptions options, std::shared_ptr<ModelMetrics> metrics,
           std::shared_ptr<Admission> admission);
 
   // Parses, renders and tokenizes, in time that grows with the body. Throws ApiError and other exceptions.
   Job prepare(const ApiDefinition& api, JsonField body, const Tenant& tenant);
 
-  // Whether a request for this name is for this model. A served name, rather than a pattern: `exactly`.
-  bool serves(std::string_view name, bool exactly = false) const;
-
   const ServiceOptions& options() const { return options_; }
-  const std::vector<std::string>& names() const { return options_.model_names; }  // without patterns; the default first
-  int64_t started() const { return started_; }                                    // seconds since 1970
+  const std::vector<std::string>& names() const { return names_.names; }  // the default first
+  int64_t started() const { return started_; }                            // seconds since 1970
   const ModelInfo& model() const { return completer_.info(); }
   const ServedText& text() const { return completer_.text(); }
   EngineStats stats() const { return completer_.stats(); }
@@ -88,10 +90,10 @@ class Service {
   void log_smaller_context(int asked);
 
   Completer& completer_;
+  const ServedNames names_;
   ServiceOptions options_;
-  std::vector<std::string> model_prefixes_;  // names that are served next to options_.model_names
   int64_t started_;
-  std::shared_ptr<Metrics> metrics_;
+  const std::shared_ptr<ModelMetrics> metrics_;
   std::shared_ptr<Admission> admission_;
   ChatFormat format_;
   std::mutex mutex_;

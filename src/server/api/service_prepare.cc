@@ -92,12 +92,16 @@ Job Service::prepare(const ApiDefinition& api, JsonField body, const Tenant& ten
   if (request.larger_context > 0) log_smaller_context(request.larger_context);
   log_notes(request.notes);
   if (api.reply) {
-    if (auto reply = api.reply(*this, request)) return {.answer = ready_answer(std::move(*reply))};
+    if (auto reply = api.reply(*this, request))
+      return {.answer = ready_answer(std::move(*reply)), .keep_alive = request.keep_alive};
   }
   require_generation(request);
   if (api.adapt) api.adapt(request, *this);
   if (request.prompts.empty()) prepare_chat(request);
-  return generation(std::move(request), tenant);
+  const auto keep_alive = request.keep_alive;
+  Job job = generation(std::move(request), tenant);
+  job.keep_alive = keep_alive;
+  return job;
 }
 
 // What every request asks of the model. Endpoints that score texts check it themselves.
@@ -128,7 +132,11 @@ Job Service::generation(ApiRequest request, const Tenant& tenant) {
   const size_t prompts = request.prompts.empty() ? 1 : request.prompts.size();
   const int answers = static_cast<int>(prompts) * request.sampling.n;
   bound_parameters(request.sampling, answers);
-  Job job{.completer = &completer_, .model = names().front(), .stream = request.stream, .choices = answers};
+  Job job{.completer = &completer_,
+          .metrics = metrics_,
+          .model = names().front(),
+          .stream = request.stream,
+          .choices = answers};
   job.places = admit(tenant.name, answers);  // before tokenizing, so that a refusal costs little
 
   const ModelInfo& model = this->model();

@@ -20,6 +20,8 @@ const ApiDefinition& detokenize_api();
 const ApiDefinition& infill_api();
 const ApiDefinition& llama_completion_api();
 const ApiDefinition& apply_template_api();
+const ApiDefinition& load_model_api();
+const ApiDefinition& unload_model_api();
 const ApiDefinition& ollama_chat_api();
 const ApiDefinition& ollama_generate_api();
 const ApiDefinition& ollama_embed_api();
@@ -37,24 +39,10 @@ std::span<const GetDefinition> dashboard_gets();
 
 std::span<const ApiDefinition* const> all_apis() {
   static const std::vector<const ApiDefinition*> apis = {
-      &chat_api(),
-      &completion_api(),
-      &response_api(),
-      &count_input_api(),
-      &message_api(),
-      &count_tokens_api(),
-      &embedding_api(),
-      &rerank_api(),
-      &score_api(),
-      &tokenize_api(),
-      &detokenize_api(),
-      &infill_api(),
-      &llama_completion_api(),
-      &apply_template_api(),
-      &ollama_chat_api(),
-      &ollama_generate_api(),
-      &ollama_embed_api(),
-      &ollama_embeddings_api(),
+      &chat_api(),         &completion_api(),  &response_api(),         &count_input_api(),    &message_api(),
+      &count_tokens_api(), &embedding_api(),   &rerank_api(),           &score_api(),          &tokenize_api(),
+      &detokenize_api(),   &infill_api(),      &llama_completion_api(), &apply_template_api(), &load_model_api(),
+      &unload_model_api(), &ollama_chat_api(), &ollama_generate_api(),  &ollama_embed_api(),   &ollama_embeddings_api(),
       &ollama_show_api(),
   };
   return apis;

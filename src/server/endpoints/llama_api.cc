@@ -32,6 +32,13 @@ constexpr RefusedField kRefusedByLlama[] = {
     {"post_sampling_probs", "[false]", "n_probs gives probabilities before sampling"},
 };
 
+std::string unload_model(const Models& models, const ApiRequest& request) {
+  models.unload(models.find(request.model));
+  return R"({"success":true})";
+}
+
+std::optional<std::string> say_success(Service&, ApiRequest&) { return R"({"success":true})"; }
+
 std::optional<std::string> apply_template(Service& service, ApiRequest& request) {
   service.prepare_chat(request);
   return dump({{"prompt", service.text().render_chat(request.chat)}});
@@ -99,23 +106,48 @@ const ApiDefinition& apply_template_api() {
   return api;
 }
 
+const ApiDefinition& load_model_api() {
+  static const ApiDefinition api{.path = "/models/load",
+                                 .summary = "Load a model: llama.cpp's API. The answer comes when it is loaded.",
+                                 .fields = {kModelField},
+                                 .required = {"model"},
+                                 .reply = say_success,
+                                 .answer_schema = "ModelChanged"};
+  return api;
+}
+
+const ApiDefinition& unload_model_api() {
+  static const ApiDefinition api{
+      .path = "/models/unload",
+      .summary = "Unload a model once its running answers have ended: llama.cpp's API. The answer comes at once.",
+      .fields = {kModelField},
+      .required = {"model"},
+      .manage = unload_model,
+      .answer_schema = "ModelChanged",
+      .schemas =
+          R"({"ModelChanged": {"type": "object", "required": ["success"], "properties": {"success": {"const": true}}}})"};
+  return api;
+}
+
 const GetDefinition& llama_props_get() {
-  static const GetDefinition get{.path = "/props",
-                                 .summary = "the server's properties, as llama.cpp gives them",
-                                 .reply = [](const Models& models, const GetRequest&) -> Reply {
-                                   return {.body = dump(llama_props_json(llama_server(models.first())))};
-                                 },
-                                 .answer_schema = "LlamaProps"};
+  static const GetDefinition get{
+      .path = "/props",
+      .summary = "the server's properties, as llama.cpp gives them",
+      .reply = [](const Models& models, const GetRequest&) -> Reply {
+        return {.body = dump(llama_props_json(llama_server(*models.first_loaded().service)))};
+      },
+      .answer_schema = "LlamaProps"};
   return get;
 }
 
 const GetDefinition& llama_slots_get() {
-  static const GetDefinition get{.path = "/slots",
-                                 .summary = "the sequences that run, as llama.cpp's slots",
-                                 .reply = [](const Models& models, const GetRequest&) -> Reply {
-                                   return {.body = dump(llama_slots_json(llama_server(models.first())))};
-                                 },
-                                 .answer_schema = "LlamaSlots"};
+  static const GetDefinition get{
+      .path = "/slots",
+      .summary = "the sequences that run, as llama.cpp's slots",
+      .reply = [](const Models& models, const GetRequest&) -> Reply {
+        return {.body = dump(llama_slots_json(llama_server(*models.first_loaded().service)))};
+      },
+      .answer_schema = "LlamaSlots"};
   return get;
 }
 

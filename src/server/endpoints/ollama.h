@@ -29,6 +29,7 @@ void read_raw(ApiDraft& draft, const JsonField& field);
 void read_truncate(ApiDraft& draft, const JsonField& field);
 void read_num_predict(ApiDraft& draft, const JsonField& field);
 void read_num_ctx(ApiDraft& draft, const JsonField& field);
+void read_keep_alive(ApiDraft& draft, const JsonField& field);
 
 // Check and derive what depends on several of these fields.
 void settle_ollama_chat(ApiDraft& draft);

@@ -174,7 +174,8 @@ Json ollama_loaded_json(const ApiRequest& request) {
     answer["response"] = "";
   }
   answer["done"] = true;
-  answer["done_reason"] = "load";
+  const bool unloads = request.keep_alive && *request.keep_alive == KeepAlive(std::chrono::milliseconds(0));
+  answer["done_reason"] = unloads ? "unload" : "load";
   return answer;
 }
 

@@ -17,6 +17,8 @@ constexpr ApiField kOllamaFields[] = {
     {"model", read_ollama_model, R"({"$ref": "#/components/schemas/OllamaModelName"})",
      "one of GET /api/tags, with or without :latest; the first by default"},
     {"options", read_options, R"({"$ref": "#/components/schemas/OllamaOptions"})", "parameters of sampling"},
+    {"keep_alive", read_keep_alive, R"({"anyOf": [{"type": "number"}, {"type": "string"}]})",
+     "how long the model stays loaded afterwards: seconds, 5m, 0, or -1 for as long as there is memory"},
 };
 
 // Of chats and prompts.
@@ -49,26 +51,38 @@ const ApiDefinition& options_api() {
 void stream_by_default(ApiDraft& draft) { draft.stream = true; }
 void truncate_by_default(ApiDraft& draft) { draft.truncate_end = true; }
 
-OllamaModel ollama_model(const Service& service) {
-  return {.info = service.model(),
-          .names = service.names(),
-          .loaded = service.started(),
-          .chat_template = service.text().chat_template_source(),
-          .thinks = service.format().format().reasoning != nullptr,
-          .infills = service.text().can_infill()};
+// `service` of a model that is not loaded is empty: then less is known.
+OllamaModel ollama_model(const ListedModel& model, const ServiceLease& service) {
+  static const ModelInfo kUnknown{};
+  return {.info = service      ? service->model()
+                  : model.info ? *model.info
+                               : kUnknown,
+          .names = model.names.names,
+          .loaded = model.created,
+          .chat_template = service ? service->text().chat_template_source() : std::string(),
+          .thinks = service && service->format().format().reasoning != nullptr,
+          .infills = service && service->text().can_infill()};
 }
 
 std::optional<std::string> say_loaded(Service&, ApiRequest& request) {
   return request.only_loads ? std::optional(dump(ollama_loaded_json(request))) : std::nullopt;
 }
 
-std::optional<std::string> show(Service& service, ApiRequest&) { return dump(ollama_show_json(ollama_model(service))); }
+std::string show(const Models& models, const ApiRequest& request) {
+  const size_t model = models.find(request.model);
+  const ListedModel listed = models.list(model);
+  return dump(ollama_show_json(ollama_model(listed, models.look(model))));
+}
 
 std::unique_ptr<Answer> embeddings(ResponseHead head, TokenBytes) { return ollama_embeddings(std::move(head)); }
 
-Json ollama_list(const Models& models, void (*add)(const OllamaModel&, Json&)) {
+Json ollama_list(const Models& models, bool loaded, void (*add)(const OllamaModel&, Json&)) {
   Json list = Json::array();
-  for (const auto& service : models.all()) add(ollama_model(*service), list);
+  for (size_t i = 0; i < models.size(); ++i) {
+    const ListedModel model = models.list(i);
+    const ServiceLease service = models.look(i);
+    if (service || !loaded) add(ollama_model(model, service), list);
+  }
   return {{"models", std::move(list)}};
 }
 
@@ -179,7 +193,7 @@ const ApiDefinition& ollama_show_api() {
                                  .errors = ErrorShape::kOllama,
                                  .fields = {std::begin(kOllamaFields), std::end(kOllamaFields)},
                                  .options = &options_api(),
-                                 .reply = show,
+                                 .manage = show,
                                  .answer_schema = "OllamaModel"};
   return api;
 }
@@ -188,7 +202,7 @@ const GetDefinition& ollama_tags_get() {
   static const GetDefinition get{.path = "/api/tags",
                                  .summary = "the served models, as Ollama lists them",
                                  .reply = [](const Models& models, const GetRequest&) -> Reply {
-                                   return {.body = dump(ollama_list(models, add_ollama_tags))};
+                                   return {.body = dump(ollama_list(models, false, add_ollama_tags))};
                                  },
                                  .answer_schema = "OllamaModels"};
   return get;
@@ -198,7 +212,7 @@ const GetDefinition& ollama_ps_get() {
   static const GetDefinition get{.path = "/api/ps",
                                  .summary = "the loaded models, as Ollama lists them",
                                  .reply = [](const Models& models, const GetRequest&) -> Reply {
-                                   return {.body = dump(ollama_list(models, add_ollama_ps))};
+                                   return {.body = dump(ollama_list(models, true, add_ollama_ps))};
                                  },
                                  .answer_schema = "OllamaModels"};
   return get;

@@ -1,7 +1,10 @@
 // Requests of Ollama's clients, brought into the form of OpenAI's chats.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <deque>
 
+#include "base/text/duration.h"
 #include "server/api/error.h"
 #include "server/api/request/field_readers.h"
 #include "server/api/request/prompts.h"
@@ -99,6 +102,20 @@ void read_ollama_model(ApiDraft& draft, const JsonField& field) {
   if (served()) return;
   throw ApiError(404, fmt::format("model {} not found; GET /api/tags lists the served models", describe(field.json())),
                  "invalid_request_error", "model", "model_not_found");
+}
+
+// Seconds, or a duration. Negative: as long as there is memory.
+void read_keep_alive(ApiDraft& draft, const JsonField& field) {
+  using std::chrono::milliseconds;
+  constexpr double kMostSeconds = 1e9;
+  std::optional<milliseconds> time;
+  if (field.json().is_string()) {
+    time = parse_duration(field.string());
+  } else if (const double seconds = field.number(); std::abs(seconds) <= kMostSeconds) {
+    time = milliseconds(std::llround(seconds * 1000));
+  }
+  if (!time) throw field.error("{} is not a duration; use seconds, \"5m\" or -1", describe(field.json()));
+  draft.keep_alive = time->count() < 0 ? KeepAlive() : KeepAlive(*time);
 }
 
 void read_ollama_messages(ApiDraft& draft, const JsonField& field) {

@@ -13,22 +13,22 @@
 namespace quire {
 namespace {
 
-Json model_json(const Service& service, const std::string& name) {
-  return {
-      {"id", name},
-      {"object", "model"},
-      {"created", service.started()},
-      {"owned_by", "quire"},
-      {"max_model_len", service.model().max_model_len},
-      {"type", "model"},  // this and the next two: Anthropic's
-      {"display_name", name},
-      {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(service.started())))}};
+Json model_json(const ListedModel& model, const std::string& name) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", model.created},
+          {"owned_by", "quire"},
+          {"max_model_len", model.max_model_len},
+          {"status", {{"value", quire::name(model.state)}}},  // llama.cpp's
+          {"type", "model"},                                  // this and the next two: Anthropic's
+          {"display_name", name},
+          {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(model.created)))}};
 }
 
 // As Codex CLI reads it. Its own instructions stay: releases that want "base_instructions" here refuse the list, and
 // describe the model by themselves.
-Json codex_model_json(const Service& service, const std::string& name) {
-  const int context = service.model().max_model_len;
+Json codex_model_json(const ListedModel& model, const std::string& name) {
+  const int context = model.max_model_len;
   return {{"slug", name},
           {"display_name", name},
           {"description", nullptr},
@@ -54,10 +54,11 @@ Json codex_model_json(const Service& service, const std::string& name) {
 // For clients of OpenAI (object, data), Anthropic (has_more and ids), and Codex CLI (models).
 Reply list_models(const Models& models, const GetRequest&) {
   Json data = Json::array(), codex = Json::array();
-  for (const auto& service : models.all()) {
-    for (const std::string& name : service->names()) {
-      data.push_back(model_json(*service, name));
-      codex.push_back(codex_model_json(*service, name));
+  for (size_t i = 0; i < models.size(); ++i) {
+    const ListedModel model = models.list(i);
+    for (const std::string& name : model.names.names) {
+      data.push_back(model_json(model, name));
+      codex.push_back(codex_model_json(model, name));
     }
   }
   const Json first = data.front()["id"], last = data.back()["id"];
@@ -72,11 +73,10 @@ Reply list_models(const Models& models, const GetRequest&) {
 Reply show_model(const Models& models, const GetRequest& request) {
   const std::string name =
       request.argument.ends_with('/') ? request.argument.substr(0, request.argument.size() - 1) : request.argument;
-  for (const auto& service : models.all()) {
-    if (service->serves(name, true)) return {.body = dump(model_json(*service, name))};
+  for (const std::string& asked : {name, request.argument}) {
+    const ListedModel model = models.list(models.find(asked));
+    if (model.names.serves(asked)) return {.body = dump(model_json(model, asked))};
   }
-  const Service& service = models.find(request.argument);
-  if (service.serves(request.argument)) return {.body = dump(model_json(service, request.argument))};
   throw ApiError(404,
                  fmt::format("the model {} is not served here; GET /v1/models lists the served models",
                              describe(Json(request.argument))),
@@ -88,7 +88,7 @@ Reply home(const Models& models, const GetRequest& request) {
   const ServiceOptions& options = models.options();
   return home_page({.url = request.url,
                     .version = options.needs_key ? "" : options.version,
-                    .model = options.needs_key ? "" : models.first().names().front(),
+                    .model = options.needs_key ? "" : models.list(0).names.names.front(),
                     .dashboard = options.dashboard});
 }
 
@@ -98,18 +98,18 @@ Reply status(const GetRequest& request, std::string_view word) {
 }
 
 Reply openapi(const Models& models, const GetRequest&) {
-  std::vector<std::string> names;
-  for (const auto& service : models.all()) names.insert(names.end(), service->names().begin(), service->names().end());
-  ApiLimits limits = models.first().limits();
-  limits.models = names;
+  std::vector<std::string> names, prefixes;
+  const ApiLimits limits = models.limits(names, prefixes);
   return {.body = openapi_document(limits, models.options().version, models.options().needs_key)};
 }
 
 constexpr std::string_view kPageSchemas = R"json({
-  "Model": {"type": "object", "required": ["id", "object", "created", "owned_by", "max_model_len", "type",
+  "Model": {"type": "object", "required": ["id", "object", "created", "owned_by", "max_model_len", "status", "type",
     "display_name", "created_at"],
     "properties": {"id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"},
-      "owned_by": {"type": "string"}, "max_model_len": {"type": "integer"}, "type": {"const": "model"},
+      "owned_by": {"type": "string"}, "max_model_len": {"type": "integer"},
+      "status": {"type": "object", "required": ["value"], "properties": {"value": {"enum": ["unloaded", "loading", "loaded", "unloading"]}}},
+      "type": {"const": "model"},
       "display_name": {"type": "string"}, "created_at": {"type": "string", "format": "date-time"}}},
   "Models": {"type": "object", "required": ["object", "data", "has_more", "first_id", "last_id", "models"],
     "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}},
@@ -151,8 +151,7 @@ constexpr GetDefinition kPages[] = {
     {.path = "/metrics",
      .summary = "metrics for Prometheus",
      .reply = [](const Models& models, const GetRequest&) -> Reply {
-       return {.body = models.metrics()->scrape(models.first().stats()),
-               .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+       return {.body = models.scrape(), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
      },
      .needs_key = false,
      .content_type = "text/plain"},

@@ -146,7 +146,7 @@ const GetDefinition& tokenizer_info_get() {
   static const GetDefinition get{.path = "/tokenizer_info",
                                  .summary = "the tokenizer, as a tokenizer_config.json",
                                  .reply = [](const Models& models, const GetRequest&) -> Reply {
-                                   const auto info = models.first().text().tokenizer_info();
+                                   const auto info = models.first_loaded()->text().tokenizer_info();
                                    return {.body = info.dump(-1, ' ', false, Json::error_handler_t::replace)};
                                  },
                                  .answer_schema = "TokenizerInfo",

@@ -23,6 +23,26 @@ ApiError timeout_error() {
   return {504, "the answer was not complete within the request's time", "server_error", {}, "timeout"};
 }
 ApiError stopping_error() { return {503, "the server is stopping", "server_error", {}, "stopping"}; }
+
+ApiError load_timeout_error(const std::string& model) {
+  ApiError error(503, fmt::format("the model {} is still being loaded; try again later", describe(Json(model))),
+                 "server_error", {}, "loading");
+  error.retry_after = 5;
+  return error;
+}
+
+ApiError load_error(const std::string& model, const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (...) {
+    ApiError error(503,
+                   fmt::format("the model {} cannot be loaded: {}", describe(Json(model)), current_api_error().what()),
+                   "server_error", {}, "model_not_loaded");
+    error.retry_after = 30;
+    return error;
+  }
+}
+
 ApiError slow_reader_error(const ServerOptions& options) {
   return {500,
           fmt::format("the client reads too slowly: more than {} bytes waited for it, or {} for all clients",
@@ -150,26 +170,64 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
 // A small body that turns out to need much memory waits with the large ones.
 asio::awaitable<Job> Connection::prepare(const ApiDefinition& api, const HttpRequest& http) {
   const ServerOptions& options = context_.options;
-  for (bool small = http.body().size() <= kSmallBody;; small = false) {
+  for (bool small = http.body().size() <= kSmallBody;;) {
     WorkingMemory memory(small ? options.small_work_bytes : options.large_work_bytes);
     asio::thread_pool& worker = small ? context_.small_bodies : context_.large_bodies;
     const auto act = [&] {
       if (context_.aborting) throw stopping_error();
-      return request_->models->prepare(api, http.body(), request_->tenant, memory);
+      return request_->models->prepare(api, http.body(), request_->tenant, memory, request_->lease);
     };
+    std::optional<size_t> missing;
     try {
       co_return co_await on_worker(worker, memory, act);
+    } catch (const ModelNotLoaded& e) {
+      missing = e.model;
     } catch (const ApiError&) {
       if (!small || !memory.exceeded()) throw;
+      small = false;
+    }
+    if (missing) co_await load(*missing);
+  }
+}
+
+// Throws ApiError: the model cannot be loaded, or not in time.
+asio::awaitable<void> Connection::load(size_t model) {
+  struct Wait {
+    bool over = false;
+    ServiceLease lease = {};
+    std::exception_ptr failure = nullptr;
+  };
+  const auto wait = std::make_shared<Wait>();
+  woken_ = false;
+  watching_ = true;
+  watch();
+  request_->models->acquire(model, [weak = weak_from_this(), executor = channel_->executor(), wait](
+                                       ServiceLease lease, std::exception_ptr failure) {
+    asio::post(executor, [weak, wait, lease = std::move(lease), failure = std::move(failure)]() mutable {
+      *wait = {.over = true, .lease = std::move(lease), .failure = std::move(failure)};
+      if (const auto self = weak.lock()) self->wake_up();
+    });
+  });
+  const Clock::time_point deadline = Clock::now() + context_.options.load_timeout;
+  while (!wait->over && !channel_->gone() && !context_.aborting && Clock::now() < deadline) {
+    if (!std::exchange(woken_, false)) {
+      wake_.expires_at(deadline);
+      co_await wake_.async_wait(kTuple);
     }
   }
+  watching_ = false;
+  if (context_.aborting || channel_->gone()) throw stopping_error();
+  const std::string name = request_->models->list(model).names.names.front();
+  if (!wait->over) throw load_timeout_error(name);
+  if (wait->failure) throw load_error(name, wait->failure);
+  request_->lease = std::move(wait->lease);
 }
 
 asio::awaitable<bool> Connection::generate(Job job, ResponseWriter& writer) {
   CurrentRequest& current = *request_;
   woken_ = false;
   current.exchange = std::make_shared<Exchange>(
-      *job.completer, current.models->metrics(),
+      *job.completer, job.metrics,
       [weak = weak_from_this(), executor = channel_->executor()] {
         asio::post(executor, [weak] {
           if (const auto self = weak.lock()) self->wake_up();

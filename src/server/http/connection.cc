@@ -151,7 +151,7 @@ void Connection::on_half_closed() {
 
 void Connection::on_gone() {
   channel_->give_up();
-  request_->exchange->cancel();
+  if (request_->exchange) request_->exchange->cancel();
   channel_->stream().cancel();  // a write that waits for this client
   wake_up();
 }
@@ -173,6 +173,7 @@ void Connection::abort() {
       self->request_->exchange->cancel();
     } else {
       self->channel_->stream().cancel();
+      self->wake_up();  // it may wait for a model
     }
   });
 }

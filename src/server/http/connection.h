@@ -40,6 +40,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> serve();
   boost::asio::awaitable<bool> answer(HttpRequest& http, ResponseWriter& writer);
   boost::asio::awaitable<Job> prepare(const ApiDefinition& api, const HttpRequest& http);
+  boost::asio::awaitable<void> load(size_t model);
   boost::asio::awaitable<bool> generate(Job job, ResponseWriter& writer);
   boost::asio::awaitable<bool> stream(Job& job, ResponseWriter& writer);
   boost::asio::awaitable<bool> collect(Job& job, ResponseWriter& writer);

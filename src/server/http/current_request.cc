@@ -45,7 +45,7 @@ CurrentRequest::CurrentRequest(ConnectionContext& context, const HttpRequest* he
 }
 
 void CurrentRequest::answered(int http_status) {
-  if (models) models->metrics()->http_answered(route, http_status);
+  if (models) models->metrics().http_answered(route, http_status);
   status = http_status;
 }
 

@@ -36,6 +36,7 @@ struct CurrentRequest {
   bool head_only = false;       // HEAD
   bool http_1_0 = false;
   Clock::time_point started = Clock::now(), deadline = Clock::time_point::max();
+  ServiceLease lease = {};                       // of its model
   std::shared_ptr<Exchange> exchange = nullptr;  // only for a generation
   HeldBytes body, reply;                         // bytes of both in memory
   int status = 0;                                // 0: not answered yet

@@ -241,20 +241,21 @@ Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move
 
 Server::Server(Completer& completer, ServerOptions options) : Server(std::move(options)) { attach(completer); }
 
-Server::Server(std::span<const ServedModel> models, ServerOptions options) : Server(std::move(options)) {
-  attach(models);
+Server::Server(std::vector<ServedModel> models, ServerOptions options) : Server(std::move(options)) {
+  attach(std::move(models));
 }
 
 void Server::attach(Completer& completer) {
-  const ServedModel model{.completer = completer, .names = state_->options.model_names};
-  attach(std::span(&model, 1));
+  std::vector<ServedModel> models;
+  models.push_back({.names = state_->options.model_names, .completer = &completer});
+  attach(std::move(models), completer.read_bandwidth());
 }
 
-void Server::attach(std::span<const ServedModel> models) {
+void Server::attach(std::vector<ServedModel> models, double read_bandwidth) {
   ServiceOptions options = state_->options;
   options.needs_key = state_->keys.required();
   options.several_tenants = state_->keys.several_tenants();
-  state_->models = std::make_unique<Models>(models, options);
+  state_->models = std::make_unique<Models>(std::move(models), options, read_bandwidth);
   state_->context.models.store(state_->models.get(), std::memory_order_release);
 }
 
@@ -263,6 +264,7 @@ Server::~Server() {
   state_->context.aborting = true;
   state_->small_bodies.join();
   state_->large_bodies.join();
+  if (state_->models) state_->models->stop();
 }
 
 uint16_t Server::port() const { return state_->listeners.front().port(); }

@@ -45,6 +45,7 @@ struct ServerOptions : ServiceOptions {
   std::chrono::milliseconds write_timeout{60'000};  // one write: a whole answer, or the events at hand
   std::chrono::milliseconds idle_timeout{75'000};   // between requests
   std::chrono::milliseconds request_timeout{0};     // one generation, with its time in the queue; 0: no limit
+  std::chrono::milliseconds load_timeout{300'000};  // how long a request waits for its model to be loaded
   std::chrono::milliseconds grace{30'000};          // how long stop() lets answers finish
 };
 
@@ -56,7 +57,7 @@ class Server {
   explicit Server(ServerOptions options);
   // With a model, which must outlive the server, or with several.
   Server(Completer& completer, ServerOptions options);
-  Server(std::span<const ServedModel> models, ServerOptions options);
+  Server(std::vector<ServedModel> models, ServerOptions options);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -70,8 +71,9 @@ class Server {
   // Answers requests with this model from now on, under ServerOptions::model_names. It must outlive the server. Call
   // once, from any thread.
   void attach(Completer& completer);
-  // Likewise with several models, each under its own names; the first is the default.
-  void attach(std::span<const ServedModel> models);
+  // Likewise with several models, each under its own names; the first is the default. read_bandwidth: of this machine's
+  // memory, in bytes per second; 0: unknown.
+  void attach(std::vector<ServedModel> models, double read_bandwidth = 0);
 
   // Serves until stopped. Call once.
   void run();

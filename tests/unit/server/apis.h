@@ -42,9 +42,12 @@ inline constexpr Api Api::kOllamaEmbed{"/api/embed"};
 inline constexpr Api Api::kOllamaEmbeddings{"/api/embeddings"};
 inline constexpr Api Api::kOllamaShow{"/api/show"};
 
+// But those that only load and unload models.
 inline std::vector<Api> every_api() {
   std::vector<Api> apis;
-  for (const ApiDefinition* api : all_apis()) apis.push_back({api->path});
+  for (const ApiDefinition* api : all_apis()) {
+    if (!api->path.starts_with("/models/")) apis.push_back({api->path});
+  }
   return apis;
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 struct Parts {
   ScriptedCompleter model;
-  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>("m", ModelInfo{});
+  Metrics all;
+  std::shared_ptr<ModelMetrics> metrics = all.add_model("m", ModelInfo{});
   std::shared_ptr<Admission> admission = std::make_shared<Admission>(10);
   std::atomic<int> wakes{0};
   ByteBudget replies{1 << 30};

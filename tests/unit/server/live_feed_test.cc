@@ -101,8 +101,7 @@ TEST(SnapshotJson, HasWhatThePageShows) {
 // A feed whose engine publishes a snapshot each time that it is asked, and a clock of its own.
 struct FeedFixture {
   ScriptedCompleter model;
-  std::vector<ServedModel> served{{model, {"tiny"}}};
-  Models models{served, ServiceOptions{}};
+  Models models{{{.names = {"tiny"}, .completer = &model}}, ServiceOptions{}};
   int asked = 0;
   uint64_t published = 0;
   LiveFeed::Clock::time_point now = LiveFeed::Clock::now();
@@ -113,7 +112,9 @@ struct FeedFixture {
       return busy_snapshot(published++);  // what was asked for comes with the next call
     };
   }
-  LiveFeed make(LiveFeedLimits limits = {}) const { return LiveFeed(models.first(), limits); }
+  LiveFeed make(LiveFeedLimits limits = {}) const {
+    return LiveFeed([this] { return models.look_at_first(); }, limits);
+  }
 
   // The next event that a reader gets, after the time that it is told to wait.
   std::shared_ptr<const LiveEvent> event(LiveFeed& feed, uint64_t seen) {

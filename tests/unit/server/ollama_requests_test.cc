@@ -53,7 +53,8 @@ TEST(OllamaRequests, TakeEveryOption) {
   EXPECT_TRUE(request.has_seed);
   EXPECT_EQ(request.without_effect,
             (std::vector<std::string>{"options.num_keep", "options.num_thread", "options.num_gpu", "options.num_batch",
-                                      "options.use_mmap", "keep_alive"}));
+                                      "options.use_mmap"}));
+  EXPECT_EQ(request.keep_alive, KeepAlive(std::chrono::minutes(5)));
 }
 
 TEST(OllamaRequests, HaveNoLimitUnlessTheOptionIsPositive) {

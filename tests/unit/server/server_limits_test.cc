@@ -28,7 +28,7 @@ TEST(ServerLimits, AClientThatLeavesCancelsItsRequest) {
     EXPECT_TRUE(eventually([&] { return running.model.cancels() > 0 && running.model.running() == 0; }));
     EXPECT_EQ(inside(running), 0);
     EXPECT_NE(
-        HttpClient(running.port()).get("/metrics").body.find("model_name=\"scripted\",finished_reason=\"abort\"} 1\n"),
+        HttpClient(running.port()).get("/metrics").body.find("finished_reason=\"abort\",model_name=\"scripted\"} 1\n"),
         std::string::npos);
   }
 }

@@ -144,9 +144,9 @@ TEST(Server, ReportsHealthAndMetrics) {
   for (const char* line : {
            "quire:prompt_tokens_total{model_name=\"scripted\"} 4\n",
            "quire:generation_tokens_total{model_name=\"scripted\"} 9\n",
-           "quire:request_success_total{model_name=\"scripted\",finished_reason=\"stop\"} 1\n",
-           "quire:request_success_total{model_name=\"scripted\",finished_reason=\"length\"} 2\n",
-           "quire:request_success_total{model_name=\"scripted\",finished_reason=\"abort\"} 0\n",
+           "quire:request_success_total{finished_reason=\"stop\",model_name=\"scripted\"} 1\n",
+           "quire:request_success_total{finished_reason=\"length\",model_name=\"scripted\"} 2\n",
+           "quire:request_success_total{finished_reason=\"abort\",model_name=\"scripted\"} 0\n",
            "quire:num_preemptions_total{model_name=\"scripted\"} 3\n",
            "quire:page_store_lost_pages_total{model_name=\"scripted\",reason=\"dropped\"} 4\n",
            "quire:page_store_lost_pages_total{model_name=\"scripted\",reason=\"write_failure\"} 5\n",
@@ -162,20 +162,18 @@ TEST(Server, ReportsHealthAndMetrics) {
            "quire:request_queue_time_seconds_sum{model_name=\"scripted\"} 0.0015\n",
            "quire:request_prefill_time_seconds_count{model_name=\"scripted\"} 3\n",
            "quire:request_decode_time_seconds_bucket{model_name=\"scripted\",le=\"0.3\"} 3\n",
-           "quire:cache_config_info{model_name=\"scripted\",block_size=\"16\",bytes_per_token=\"1088\",cache_dtype="
-           "\"int8\"} 1\n",
+           "quire:cache_config_info{block_size=\"16\",bytes_per_token=\"1088\",cache_dtype=\"int8\",model_name="
+           "\"scripted\"} 1\n",
            "quire:num_requests_waiting{model_name=\"scripted\"} 0\n",
-           "quire:spec_decode_num_drafts_total{model_name=\"scripted\",drafter=\"ngram\"} 2\n",
-           "quire:spec_decode_num_draft_tokens_total{model_name=\"scripted\",drafter=\"ngram\"} 3\n",
-           "quire:spec_decode_num_accepted_tokens_total{model_name=\"scripted\",drafter=\"ngram\"} 2\n",
-           "quire:spec_decode_num_accepted_tokens_per_pos_total{model_name=\"scripted\",drafter=\"ngram\",position="
-           "\"0\"} "
-           "2\n",
-           "quire:spec_decode_num_accepted_tokens_per_pos_total{model_name=\"scripted\",drafter=\"ngram\",position="
-           "\"1\"} "
-           "0\n",
-           "quire:spec_decode_draft_seconds_total{model_name=\"scripted\",drafter=\"ngram\"} 0.25\n",
-           "quire:spec_decode_drafter_errors_total{model_name=\"scripted\",drafter=\"ngram\"} 7\n",
+           "quire:spec_decode_num_drafts_total{drafter=\"ngram\",model_name=\"scripted\"} 2\n",
+           "quire:spec_decode_num_draft_tokens_total{drafter=\"ngram\",model_name=\"scripted\"} 3\n",
+           "quire:spec_decode_num_accepted_tokens_total{drafter=\"ngram\",model_name=\"scripted\"} 2\n",
+           "quire:spec_decode_num_accepted_tokens_per_pos_total{drafter=\"ngram\",model_name=\"scripted\",position="
+           "\"0\"} 2\n",
+           "quire:spec_decode_num_accepted_tokens_per_pos_total{drafter=\"ngram\",model_name=\"scripted\",position="
+           "\"1\"} 0\n",
+           "quire:spec_decode_draft_seconds_total{drafter=\"ngram\",model_name=\"scripted\"} 0.25\n",
+           "quire:spec_decode_drafter_errors_total{drafter=\"ngram\",model_name=\"scripted\"} 7\n",
        }) {
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   }

@@ -24,14 +24,16 @@ LiveEvent::LiveEvent(std::string_view json, uint64_t number) : number_(number) {
   chunk_.append(kField).append(json).append(kEnd).append("\r\n");
 }
 
-LiveFeed::LiveFeed(const Service& service, LiveFeedLimits limits)
-    : service_(service), limits_(limits), budget_(limits.most_bytes) {}
+LiveFeed::LiveFeed(std::function<ServiceLease()> watched, LiveFeedLimits limits)
+    : watched_(std::move(watched)), limits_(limits), budget_(limits.most_bytes) {}
 
 std::optional<LiveFeed::Reader> LiveFeed::join() {
   const std::lock_guard lock(mutex_);
   if (readers_ >= limits_.most_readers) return std::nullopt;
   if (readers_++ == 0) {  // what the engine did when somebody watched last is of no interest
-    stale_ = service_.snapshot().number;
+    const ServiceLease service = watched_();
+    stale_ = service ? service->snapshot().number : 0;
+    model_ = service.model;
     newest_ = {};
     due_ = Clock::now() + kRetry;
   }
@@ -65,15 +67,25 @@ LiveFeed::Next LiveFeed::next(uint64_t seen, Clock::time_point now) {
 }
 
 void LiveFeed::take_snapshot(Clock::time_point now) {
-  EngineSnapshot snapshot = service_.snapshot();
-  due_ = now + kRetry;
+  const ServiceLease service = watched_();
+  due_ = now + (service ? kRetry : limits_.idle);
+  if (!service) return;
+  EngineSnapshot snapshot = service->snapshot();
+  if (service.model != std::exchange(model_, service.model) || snapshot.number < newest_.number) {
+    newest_ = {};  // another engine, which counts from the beginning
+    stale_ = 0;
+  }
   if (snapshot.number == newest_.number || snapshot.number == stale_) return;
   const size_t last_bytes = changes_ ? changes_->chunk().size() : 0;
   const uint64_t last_step = newest_.steps.empty() ? 0 : newest_.steps.back().number;
   before_ = newest_.number;
   step_before_ = last_step;
   newest_ = std::move(snapshot);
-  stats_ = service_.stats();
+  stats_ = service->stats();
+  name_ = service->names().front();
+  info_ = service->model();
+  max_running_ = service->options().max_running;
+  read_bandwidth_ = service->read_bandwidth();
   changes_ = whole_ = nullptr;  // readers that are still sending them keep them
   no_room_ = false;
   idle_ = newest_.running + newest_.waiting == 0 && (newest_.steps.empty() || newest_.steps.back().number == last_step);
@@ -92,7 +104,8 @@ bool LiveFeed::wants_measurement() {
 
 void LiveFeed::measure() {
   try {
-    const double rate = service_.measure_multiply_rate();
+    const ServiceLease service = watched_();
+    const double rate = service ? service->measure_multiply_rate() : 0;
     const std::lock_guard lock(mutex_);
     multiply_rate_ = rate;
   } catch (const std::exception&) {
@@ -102,10 +115,10 @@ void LiveFeed::measure() {
 
 // Nothing if readers still send so many events that this one has no room.
 std::shared_ptr<const LiveEvent> LiveFeed::make_event(uint64_t after) {
-  const WatchedModel model{.name = service_.names().front(),
-                           .info = service_.model(),
-                           .max_running = service_.options().max_running,
-                           .read_bandwidth = service_.read_bandwidth(),
+  const WatchedModel model{.name = name_,
+                           .info = info_,
+                           .max_running = max_running_,
+                           .read_bandwidth = read_bandwidth_,
                            .multiply_rate = multiply_rate_};
   const std::string json = snapshot_json(newest_, stats_, model, after);
   auto event = std::make_shared<LiveEvent>(json, newest_.number);

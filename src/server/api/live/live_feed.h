@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "server/api/admission.h"
 #include "server/api/service.h"
+#include "server/api/service_lease.h"
 
 namespace quire {
 
@@ -57,8 +59,8 @@ class LiveFeed {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // The service must outlive it.
-  explicit LiveFeed(const Service& service, LiveFeedLimits limits = {});
+  // watched: the model to show now; empty: none is loaded, and readers wait.
+  explicit LiveFeed(std::function<ServiceLease()> watched, LiveFeedLimits limits = {});
 
   // A reader's place. The feed must outlive it.
   class Reader {
@@ -99,11 +101,16 @@ class LiveFeed {
   void take_snapshot(Clock::time_point now);
   std::shared_ptr<const LiveEvent> make_event(uint64_t after);
 
-  const Service& service_;
+  const std::function<ServiceLease()> watched_;
   const LiveFeedLimits limits_;
   ByteBudget budget_;
   mutable std::mutex mutex_;
   size_t readers_ = 0;
+  size_t model_ = 0;  // that is shown
+  std::string name_;
+  ModelInfo info_;
+  int max_running_ = 0;
+  double read_bandwidth_ = 0;
   EngineSnapshot newest_;
   EngineStats stats_;                      // of that time
   uint64_t stale_ = 0;                     // number of the engine's snapshot when the first reader came

@@ -5,6 +5,7 @@
 
 #include "server/api/error.h"
 #include "server/api/request/prompts.h"
+#include "server/api/served_names.h"
 
 namespace quire {
 namespace {
@@ -42,11 +43,7 @@ std::vector<std::string> read_texts(const JsonField& field) {
 }  // namespace
 
 bool is_served(const ApiLimits& limits, std::string_view name) {
-  constexpr size_t kMaxName = 256;  // every chunk of a stream repeats it
-  if (std::ranges::find(limits.models, name) != limits.models.end()) return true;
-  return name.size() <= kMaxName && std::ranges::any_of(limits.model_prefixes, [&](const std::string& prefix) {
-           return name.starts_with(prefix);
-         });
+  return has_name(limits.models, limits.model_prefixes, name);
 }
 
 void read_model(ApiDraft& draft, const JsonField& field) {

@@ -11,6 +11,7 @@
 #include "json/field.h"
 #include "json/parse.h"
 #include "quire/engine.h"
+#include "server/api/keep_alive.h"
 #include "text/chat_template.h"
 #include "text/infill.h"
 
@@ -69,6 +70,7 @@ struct ApiRequest : Request {
   std::optional<int> max_reasoning_tokens;
   bool think = false;       // Ollama's: thoughts are asked for, which the model must be able to have
   int larger_context = 0;   // Ollama's: a context that was asked for and is larger than the server's; 0: none
+  std::optional<KeepAlive> keep_alive = {};  // Ollama's: how long the model stays loaded afterwards
   bool only_loads = false;  // Ollama's: has neither messages nor a prompt, and wants the model loaded
 
   bool stream = false;

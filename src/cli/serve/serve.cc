@@ -20,18 +20,15 @@
 #include <vector>
 
 #include "cli/flags/engine_options.h"
-#include "cli/flags/sampling_flags.h"
-#include "cli/memory/memory_table.h"
 #include "cli/memory/request_memory.h"
-#include "cli/sd_notify.h"
-#include "cli/terminal/load_progress.h"
+#include "cli/serve/loading.h"
+#include "cli/serve/model_orders.h"
 #include "engine/memory_plan.h"
 #include "engine/runtime.h"
 #include "model/checkpoint.h"
 #include "model/registry.h"
-#include "ops/cpu/probe.h"
 #include "parsers/families.h"
-#include "server/engine_completer.h"
+#include "server/api/models.h"
 #include "server/http/server.h"
 #include "server/otlp/collector_url.h"
 
@@ -41,11 +38,12 @@ namespace {
 constexpr double kMostQueuedBytes = 1ull << 40;
 
 struct ServeFlags {
+  ModelFlags models;
   EngineOptions engine;
   ServerOptions server;
   size_t request_memory = 0;
-  double timeout = 0, grace = 30, header_timeout = 10, body_timeout = 60, write_timeout = 60,
-         idle_timeout = 75;  // seconds
+  double timeout = 0, grace = 30, header_timeout = 10, body_timeout = 60, write_timeout = 60, idle_timeout = 75,
+         load_timeout = 300;  // seconds
   std::string log_level = "info", log_format = "text";
 };
 
@@ -82,68 +80,12 @@ void split_list(std::vector<std::string>& list) {
   list = std::move(items);
 }
 
-void block_ends() {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-}
-
-// Fails now, and not after clients have begun to wait, if the model does not exist, cannot be loaded or does not fit.
-void check_plan(const EngineOptions& options) {
+// Fails now, and not after clients have begun to wait, if a model does not exist, cannot be loaded or does not fit.
+void check_plan(EngineOptions options, size_t memory) {
+  if (options.memory_bytes == 0) options.memory_bytes = memory;
   plan_memory(read_model_facts(Checkpoint::open(resolve_model(options.model)), options), options,
               this_machine(options));
 }
-
-// Loads the model on its own thread and hands it to the server.
-class Loading {
- public:
-  Loading(const EngineOptions& options, Server& server)
-      : thread_([this, &options, &server] {
-          block_ends();
-          try {
-            const double read_bandwidth = measure_read_bandwidth(options.threads);
-            LoadLog log(options.model);
-            EngineOptions with_log = options;
-            with_log.on_load = [&log](const LoadProgress& progress) { log.note(progress); };
-            engine_ = std::make_unique<Engine>(with_log);
-            for (const std::string& line : memory_table(engine_->memory_plan())) spdlog::info("memory: {}", line);
-            const std::string sampling = describe_defaults(engine_->info().sampling_defaults);
-            spdlog::info("sampling of requests that do not set it: {}",
-                         sampling.empty() ? "temperature 1 (the model recommends none)"
-                                          : sampling + " (recommended for this model)");
-            completer_ = std::make_unique<EngineCompleter>(*engine_, read_bandwidth);
-            server.attach(*completer_);
-            const std::string url = server.url();
-            const bool over_tcp = server.port() > 0;
-            std::printf("quire: %s at %s%s\n", engine_->info().name.c_str(), url.c_str(), over_tcp ? "/v1" : "");
-            std::fflush(stdout);
-            if (over_tcp && server.models().options().dashboard)
-              spdlog::info("a live page and a chat: {}/dashboard", url);
-            sd_notify("READY=1");
-            ended_ = true;
-          } catch (...) {
-            failure_ = std::current_exception();
-            ended_ = true;
-            server.stop();
-            server.stop();  // the second call skips the grace period
-          }
-        }) {}
-
-  bool ended() const { return ended_; }
-  void join() { thread_.join(); }
-  void rethrow_failure() const {
-    if (failure_) std::rethrow_exception(failure_);
-  }
-
- private:
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<EngineCompleter> completer_;
-  std::exception_ptr failure_;
-  std::atomic<bool> ended_{false};
-  std::thread thread_;
-};
 
 // The environment may have headers for other programs, so they count only with an endpoint.
 void check_collector(const ServerOptions& options) {
@@ -163,6 +105,12 @@ void serve(ServeFlags flags) {
   ServerOptions& options = flags.server;
   options.max_running = flags.engine.max_num_seqs;
   reserve_request_memory(flags.request_memory, options, flags.engine);
+  std::vector<ModelOrder> orders = read_model_orders(flags.models, flags.engine);
+  const bool single = is_single(orders);
+  if (orders.size() > 1 && !options.model_names.empty())
+    throw CLI::ValidationError("--served-model-name", "names one model; with several, use -m NAME=MODEL");
+  if (!options.model_names.empty()) orders.front().names = options.model_names;
+  if (single) options.model_names = orders.front().names;
   options.version = QUIRE_VERSION;
   options.request_timeout = milliseconds(flags.timeout);
   options.grace = milliseconds(flags.grace);
@@ -170,21 +118,22 @@ void serve(ServeFlags flags) {
   options.body_timeout = milliseconds(flags.body_timeout);
   options.write_timeout = milliseconds(flags.write_timeout);
   options.idle_timeout = milliseconds(flags.idle_timeout);
+  options.load_timeout = milliseconds(flags.load_timeout);
   for (auto* list : {&options.cors.origins, &options.cors.methods, &options.cors.headers}) split_list(*list);
   options.log_format = flags.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
 
   // Programs wait for the single line on stdout; the log goes to stderr.
   std::optional<Log> log(std::in_place, STDERR_FILENO, options.log_format, spdlog::level::from_str(flags.log_level));
-  check_plan(flags.engine);
+  for (const ModelOrder& order : orders) check_plan(order.engine, flags.engine.memory_bytes);
   keep_little_freed_memory();
   raise_file_limit();
   std::signal(SIGPIPE, SIG_IGN);  // the reader of stdout may be gone
   auto server = std::make_unique<Server>(options);
   server->obey_signals();
-  spdlog::info("listening at {}, loading {}", fmt::join(server->urls(), ", "), flags.engine.model);
-  Loading loading(flags.engine, *server);
+  spdlog::info("listening at {}, loading {}", fmt::join(server->urls(), ", "), orders.front().engine.model);
+  Loading loading(std::move(orders), flags.engine, *server);
   server->run();
-  if (!loading.ended()) {
+  if (loading.busy()) {
     // Loading cannot be interrupted, and there is nothing to save.
     log.reset();
     std::_Exit(0);
@@ -267,6 +216,8 @@ void add_serve_command(CLI::App& app) {
       ->check(CLI::IsMember(reasoning_parser_names()).description(""));
 
   add_engine_options(*command, flags->engine);
+  command->remove_option(command->get_option("--model"));
+  add_model_flags(*command, flags->models);
   add_chat_template_options(*command, flags->engine);
 
   const char* const limits = "Limits";
@@ -303,6 +254,9 @@ void add_serve_command(CLI::App& app) {
       ->check(between(0.1, kLongest));
   add(limits, "--write-timeout", flags->write_timeout, "seconds for a client to receive one write")
       ->check(between(0.1, kLongest));
+  add(limits, "--load-timeout", flags->load_timeout,
+      "seconds that a request waits for its model to be loaded, with several models; then it gets a 503")
+      ->check(between(0, kLongest));
   add(limits, "--keep-alive-timeout", flags->idle_timeout, "seconds that a connection may be idle")
       ->check(between(0.1, kLongest));
   add(limits, "--http-threads", server.threads, "threads for HTTP, besides the engine's --threads")

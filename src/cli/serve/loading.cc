@@ -1,0 +1,118 @@
+#include "cli/serve/loading.h"
+
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <cstdio>
+#include <future>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "cli/flags/engine_options.h"
+#include "cli/flags/sampling_flags.h"
+#include "cli/memory/memory_table.h"
+#include "cli/sd_notify.h"
+#include "cli/terminal/load_progress.h"
+#include "server/api/models.h"
+
+namespace quire {
+
+void block_ends() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+}
+
+Loading::Loading(std::vector<ModelOrder> orders, EngineOptions common, Server& server)
+    : orders_(std::move(orders)), common_(std::move(common)), server_(server), thread_([this] { run(); }) {}
+
+void Loading::run() {
+  block_ends();
+  try {
+    read_bandwidth_ = measure_read_bandwidth(orders_.front().engine.threads);
+    if (is_single(orders_)) {
+      load_one();
+    } else {
+      attach_several();
+    }
+    std::vector<std::string> names;
+    for (size_t model = 0; model < server_.models().size(); ++model)
+      names.push_back(server_.models().list(model).names.names.front());
+    const std::string url = server_.url();
+    const bool over_tcp = server_.port() > 0;
+    if (is_single(orders_)) names = {orders_.front().engine.model};
+    std::printf("quire: %s at %s%s\n", fmt::format("{}", fmt::join(names, ", ")).c_str(), url.c_str(),
+                over_tcp ? "/v1" : "");
+    std::fflush(stdout);
+    if (over_tcp && server_.models().options().dashboard) spdlog::info("a live page and a chat: {}/dashboard", url);
+    sd_notify("READY=1");
+  } catch (...) {
+    failure_ = std::current_exception();
+    ended_ = true;
+    server_.stop();
+    server_.stop();  // the second call skips the grace period
+  }
+  ended_ = true;
+}
+
+std::unique_ptr<Completer> Loading::load(const ModelOrder& order) {
+  LoadLog log(order.engine.model);
+  EngineOptions options = order.engine;
+  options.on_load = [&log](const LoadProgress& progress) { log.note(progress); };
+  auto engine = std::make_unique<Engine>(options, runtime_);
+  for (const std::string& line : memory_table(engine->memory_plan())) spdlog::info("memory: {}", line);
+  const std::string sampling = describe_defaults(engine->info().sampling_defaults);
+  spdlog::info("sampling of requests that do not set it: {}", sampling.empty()
+                                                                  ? "temperature 1 (the model recommends none)"
+                                                                  : sampling + " (recommended for this model)");
+  return std::make_unique<EngineCompleter>(std::move(engine), read_bandwidth_);
+}
+
+void Loading::load_one() {
+  completer_ = load(orders_.front());
+  server_.attach(*completer_);
+}
+
+void Loading::attach_several() {
+  runtime_ = make_runtime(common_);
+  request_memory_ = runtime_->memory.take([&](size_t left) {
+    const size_t wanted = common_.reserved_bytes - common_.constraint_bytes;  // grammars belong to each model
+    if (left < wanted)
+      throw no_resource("requests may take {} MiB, but only {} MiB are free; lower --request-memory", wanted / kMiB,
+                        left / kMiB);
+    return wanted;
+  });
+  if (!divide_memory(orders_, *runtime_))
+    spdlog::info("the models do not fit in memory together: one is unloaded when another is asked for");
+  std::vector<ServedModel> models;
+  for (const ModelOrder& order : orders_) {
+    ServedModel model{.names = order.names,
+                      .pinned = order.pinned,
+                      .keep_alive = order.keep_alive,
+                      .max_model_len = order.max_model_len};
+    model.load = [this, order] {
+      spdlog::info("loading {}", order.names.front());
+      return load(order);
+    };
+    models.push_back(std::move(model));
+  }
+  server_.attach(std::move(models), read_bandwidth_);
+  for (size_t model = 0; model < orders_.size(); ++model) {
+    if (!orders_[model].at_start) continue;
+    std::promise<void> settled;
+    server_.models().acquire(model, [&settled](const ServiceLease&, const std::exception_ptr& failure) {
+      if (failure) {
+        settled.set_exception(failure);
+      } else {
+        settled.set_value();
+      }
+    });
+    settled.get_future().get();
+  }
+}
+
+}  // namespace quire
