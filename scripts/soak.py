@@ -8,6 +8,9 @@ point and send invalid requests. Prints a line every ten seconds. The exit code 
   - resident memory stays within 3 % of the total that the server prints, or else of its size after the warm-up;
   - invalid requests get a 4xx, no request gets a 5xx, and /health answers within two seconds;
   - at the end no request is running or waiting, and no file descriptor or thread has leaked.
+
+With -m NAME=MODEL several times, requests are for any of the models, which are also unloaded at random; with a --memory
+that cannot hold all, they take each other's place. Vocabularies need 30,000 tokens.
 """
 
 import argparse
@@ -35,9 +38,12 @@ FIRST_ID, LAST_ID = 1000, 30000  # ordinary tokens
 
 
 class Server:
-    def __init__(self, quire, model, flags):
+    def __init__(self, quire, models, flags):
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([quire, "serve", "-m", model, "--port", "0", "--log-level", "info", "--max-model-len", str(MAX_MODEL_LEN), *flags],
+        self.models = [model.partition("=")[0] for model in models] if len(models) > 1 else []
+        self.memory = flags[flags.index("--memory") + 1] if "--memory" in flags else None
+        served = [part for model in models for part in ("-m", model)]
+        self.process = subprocess.Popen([quire, "serve", *served, "--port", "0", "--log-level", "info", "--max-model-len", str(MAX_MODEL_LEN), *flags],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True)
         found = re.search(r"http://([^:]+):(\d+)", self.process.stdout.readline())
         if not found:
@@ -83,8 +89,10 @@ class Server:
         return sum(float(value) for value in re.findall(rf"^\w+:{name}(?:{{[^}}]*}})? (\S+)$", text, re.M))
 
     def printed_total(self):
-        """MiB, as printed by the server; None if it prints no total."""
+        """MiB, as printed by the server, or of several models as given; None if there is no total."""
         found = re.search(r"memory: total +([\d.,]+) ([KMG])iB", self.logged())
+        if self.models:
+            found = re.fullmatch(r"([\d.]+)([KMG])iB", self.memory or "")
         return float(found.group(1).replace(",", "")) * {"K": 1 / 1024, "M": 1, "G": 1024}[found.group(2)] if found else None
 
 
@@ -117,6 +125,8 @@ class Soak:
             body |= {"temperature": 0.9, "top_p": 0.95, "top_k": rng.choice([0, 40]), "frequency_penalty": rng.choice([0, 0.5])}
         if rng.random() < 0.25:
             body["n"] = 3
+        if self.server.models:
+            body["model"] = rng.choice(self.server.models)
         return body
 
     @staticmethod
@@ -225,6 +235,12 @@ class Soak:
             self.complain(f"the invalid request {body[:80]!r} got HTTP {status}: {answer[:200]}")
         self.done("nonsense")
 
+    def unload(self, rng):
+        status, answer = self.server.post("/models/unload", {"model": rng.choice(self.server.models)})
+        if status != 200:
+            self.complain(f"unloading got HTTP {status}: {answer[:200]}")
+        self.done("unloaded")
+
     def post_bytes(self, body):
         data = json.dumps(body).encode()
         return b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data
@@ -234,8 +250,12 @@ class Soak:
     def client(self, number):
         rng = random.Random(f"{self.seed} {number}")
         acts = [self.repeat, self.fresh, self.read_stream, self.slow_reader, self.leave, self.vanish, self.nonsense]
+        weights = [5, 2, 2, 1, 2, 2, 2]
+        if self.server.models:
+            acts.append(self.unload)
+            weights.append(0.5)
         while not self.stop.is_set():
-            act = rng.choices(acts, weights=[5, 2, 2, 1, 2, 2, 2])[0]
+            act = rng.choices(acts, weights=weights)[0]
             try:
                 act(rng)
             except Exception as error:  # includes answers that are not JSON or lack a field
@@ -324,7 +344,7 @@ def run(server, soak, arguments):
 def main():
     parser = argparse.ArgumentParser(prog="./dev soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quire", default=str(ROOT / "build/release/quire"), help=argparse.SUPPRESS)
-    parser.add_argument("-m", "--model", default="smollm2", help="the model, as in `quire serve -m` (default: %(default)s)")
+    parser.add_argument("-m", "--model", action="append", help="a model, as in `quire serve -m`; may be repeated (default: smollm2)")
     parser.add_argument("--minutes", type=float, default=10, help="duration of the load (default: %(default)s)")
     parser.add_argument("--clients", type=int, default=12, help="number of client threads (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="seed of the clients' choices (default: random, printed)")
@@ -332,7 +352,7 @@ def main():
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
 
-    server = Server(arguments.quire, arguments.model, arguments.flags or ["--max-num-seqs", "8", "--max-queue", "1000"])
+    server = Server(arguments.quire, arguments.model or ["smollm2"], arguments.flags or ["--max-num-seqs", "8", "--max-queue", "1000"])
     soak = Soak(server, seed)
     try:
         run(server, soak, arguments)

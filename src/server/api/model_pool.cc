@@ -163,10 +163,11 @@ void ModelPool::load_next(Lock& lock) {
   }
   entry.state = failure ? ModelState::kUnloaded : ModelState::kLoaded;
   entry.last_used = Clock::now();
-  const std::vector<Settled> waiting = std::exchange(entry.waiting, {});
+  std::vector<Settled> waiting = std::exchange(entry.waiting, {});
   if (!failure) entry.users += static_cast<int>(waiting.size());  // so that it stays until all have their leases
   lock.unlock();
   for (const Settled& settled : waiting) settled(failure ? Lease() : Lease(*this, model, true), failure);
+  waiting.clear();  // they may hold the leases
   lock.lock();
 }
 

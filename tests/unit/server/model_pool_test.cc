@@ -83,6 +83,19 @@ TEST_F(PoolFixture, UnloadsTheLeastRecentlyUsed) {
   EXPECT_EQ(log(), "ABbC");
 }
 
+TEST_F(PoolFixture, LeasesMayEndWithTheirCallbacks) {
+  ModelPool pool(three());
+  std::promise<void> settled;
+  pool.acquire(0, [held = std::make_shared<ModelPool::Lease>(), &settled](ModelPool::Lease lease, const auto&) {
+    *held = std::move(lease);
+    settled.set_value();
+  });
+  settled.get_future().get();
+  acquire(pool, 1);
+  acquire(pool, 2);
+  EXPECT_EQ(log(), "ABaC");
+}
+
 TEST_F(PoolFixture, LookingIsNoUse) {
   ModelPool pool(three());
   acquire(pool, 0);
