@@ -122,19 +122,24 @@ void add_metadata(const Checkpoint& from, FilePlan& plan, const WriteOptions& op
   for (const PlannedTensor& tensor : plan.tensors) header.tensor(tensor.name, tensor.type, tensor.shape);
 }
 
+// Tensors of a GGUF file that are settings: the configuration is read from them.
+bool is_setting(const PlannedTensor& tensor) { return tensor.matrices.empty() && tensor.name.starts_with("rope_"); }
+
 // Reads the file back as it is before its weights are written.
 void check_written(const Checkpoint& from, const std::filesystem::path& file, FilePlan& plan) {
   const Checkpoint written = Checkpoint::open(file);
   const ModelConfig got = read_model_config(written);
-  check_weights(written, got);
   if (from.gguf()) {
     assert(config_identity(plan.config) == config_identity(got) && "the metadata are copied");
+    check_weights(written, got);
     return;
   }
+  // First, because a setting that is lost can also make other tensors necessary.
   if (const std::string what = difference_between(plan.config, got); !what.empty()) {
     throw unsupported("{}: with these settings the {} model cannot be written as GGUF: the file would lose its {}",
                       from.file(), plan.config.architecture, what);
   }
+  check_weights(written, got);
   check_vocabulary_of(from, written, plan.warnings);
   reorder_rotated_rows(plan.config, got, plan.tensors);
 }
@@ -187,8 +192,13 @@ void write_file(const Checkpoint& from, FilePlan& plan, const std::filesystem::p
   GgufFile file(to, header);
   for (size_t i = 0; i < plan.ropes.size(); ++i)
     file.write(header.tensors()[i], std::as_bytes(std::span(plan.ropes[i].values)));
-  check_written(from, file.unfinished_path(), plan);
   TensorWriter writer(from.file(), team);
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const GgufHeader::Tensor& tensor = header.tensors()[plan.ropes.size() + i];
+    if (is_setting(plan.tensors[i]))
+      file.write(tensor, writer.fill(plan.tensors[i], tensor.bytes, plain_encoding(tensor.type, {})));
+  }
+  check_written(from, file.unfinished_path(), plan);
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const PlannedTensor& planned = plan.tensors[i];
     const GgufHeader::Tensor& tensor = header.tensors()[plan.ropes.size() + i];
