@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/files/checksum.h"
 
 namespace quire {
 namespace {
@@ -116,8 +117,17 @@ std::string GgufHeader::spell() const {
 
 GgufFile::GgufFile(std::filesystem::path path, const GgufHeader& header)
     : path_(std::move(path)), unfinished_(path_.string() + ".tmp") {
+  create(header, O_TRUNC);
+}
+
+GgufFile::GgufFile(std::filesystem::path path, const GgufHeader& header, std::filesystem::path unfinished)
+    : path_(std::move(path)), unfinished_(std::move(unfinished)), is_kept_(true) {
+  create(header, 0);
+}
+
+void GgufFile::create(const GgufHeader& header, int flags) {
   const std::string start = header.spell();
-  descriptor_ = ::open(unfinished_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  descriptor_ = ::open(unfinished_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | flags, 0666);
   if (descriptor_ < 0) throw invalid("{} cannot be written: {}", unfinished_.string(), std::strerror(errno));
   try {
     data_begin_ = start.size();
@@ -125,7 +135,7 @@ GgufFile::GgufFile(std::filesystem::path path, const GgufHeader& header)
     write_at(0, std::as_bytes(std::span(start)));
   } catch (...) {
     ::close(descriptor_);
-    ::unlink(unfinished_.c_str());
+    drop();
     throw;
   }
 }
@@ -133,7 +143,15 @@ GgufFile::GgufFile(std::filesystem::path path, const GgufHeader& header)
 GgufFile::~GgufFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  ::unlink(unfinished_.c_str());
+  drop();
+}
+
+void GgufFile::drop() noexcept {
+  if (!is_kept_) ::unlink(unfinished_.c_str());
+}
+
+bool GgufFile::has(const GgufHeader::Tensor& tensor, uint64_t checksum) const {
+  return checksum_of(descriptor_, data_begin_ + tensor.offset, tensor.bytes) == checksum;
 }
 
 void GgufFile::write(const GgufHeader::Tensor& tensor, std::span<const std::byte> bytes) {
@@ -158,7 +176,7 @@ void GgufFile::commit() {
   descriptor_ = -1;
   if (closed != 0 || std::rename(unfinished_.c_str(), path_.c_str()) != 0) {
     const int reason = errno;
-    ::unlink(unfinished_.c_str());
+    drop();
     errno = reason;
     fail("completed");
   }

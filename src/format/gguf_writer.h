@@ -60,6 +60,8 @@ class GgufHeader {
 class GgufFile {
  public:
   GgufFile(std::filesystem::path path, const GgufHeader& header);
+  // Until commit() it is `unfinished`, on the same disk. That file is continued if it exists, and kept if the object dies.
+  GgufFile(std::filesystem::path path, const GgufHeader& header, std::filesystem::path unfinished);
   ~GgufFile();
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
@@ -67,13 +69,18 @@ class GgufFile {
   // For reading the file before it is complete: tensors that are not written yet are zeros.
   const std::filesystem::path& unfinished_path() const { return unfinished_; }
   void write(const GgufHeader::Tensor& tensor, std::span<const std::byte> bytes);
+  // Whether the tensor's bytes in the file have this checksum (base/files/checksum.h).
+  bool has(const GgufHeader::Tensor& tensor, uint64_t checksum) const;
   void commit();
 
  private:
+  void create(const GgufHeader& header, int flags);
+  void drop() noexcept;
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
   [[noreturn]] void fail(const char* what);
 
   std::filesystem::path path_, unfinished_;
+  bool is_kept_ = false;
   uint64_t data_begin_ = 0;
   int descriptor_ = -1;
 };

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/files/checksum.h"
 #include "json/parse.h"
 
 namespace quire {
@@ -26,6 +27,23 @@ uint64_t PlannedSafetensor::bytes() const {
 
 SafetensorsWriter::SafetensorsWriter(std::filesystem::path folder, std::vector<PlannedSafetensor> tensors,
                                      uint64_t shard_bytes)
+    : SafetensorsWriter(std::move(folder), std::move(tensors), shard_bytes, O_EXCL) {}
+
+SafetensorsWriter::SafetensorsWriter(Continue, const std::filesystem::path& folder,
+                                     std::vector<PlannedSafetensor> tensors, uint64_t shard_bytes)
+    : SafetensorsWriter(folder, std::move(tensors), shard_bytes, 0) {
+  std::error_code error;
+  std::vector<std::filesystem::path> others;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (std::ranges::find(shards_, at->path().filename().string(), &Shard::name) == shards_.end())
+      others.push_back(at->path());
+  }
+  for (const std::filesystem::path& other : others) std::filesystem::remove_all(other, error);
+  if (error) throw no_resource("{} could not be written: {}", folder.string(), error.message());
+}
+
+SafetensorsWriter::SafetensorsWriter(std::filesystem::path folder, std::vector<PlannedSafetensor> tensors,
+                                     uint64_t shard_bytes, int flags)
     : folder_(std::move(folder)), tensors_(std::move(tensors)), places_(tensors_.size()) {
   std::vector<std::vector<size_t>> shards(1);
   for (size_t i = 0, bytes = 0; i < tensors_.size(); ++i) {
@@ -41,7 +59,7 @@ SafetensorsWriter::SafetensorsWriter(std::filesystem::path folder, std::vector<P
     shards_.push_back({shards.size() == 1 ? "model.safetensors"
                                           : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size())});
   try {
-    for (size_t i = 0; i < shards.size(); ++i) create(i, shards[i]);
+    for (size_t i = 0; i < shards.size(); ++i) create(i, shards[i], flags);
   } catch (...) {
     for (const Shard& shard : shards_) {
       if (shard.descriptor >= 0) ::close(shard.descriptor);
@@ -56,7 +74,7 @@ SafetensorsWriter::~SafetensorsWriter() {
   }
 }
 
-void SafetensorsWriter::create(size_t index, std::span<const size_t> tensors) {
+void SafetensorsWriter::create(size_t index, std::span<const size_t> tensors, int flags) {
   Shard& shard = shards_[index];
   // Types of larger elements come first, so that every tensor is aligned.
   std::vector<size_t> order(tensors.begin(), tensors.end());
@@ -75,7 +93,7 @@ void SafetensorsWriter::create(size_t index, std::span<const size_t> tensors) {
   text.resize((text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
   const uint64_t length = text.size(), data = length + sizeof length;
   for (const size_t i : order) places_[i].begin += data;
-  shard.descriptor = ::open((folder_ / shard.name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  shard.descriptor = ::open((folder_ / shard.name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | flags, 0666);
   if (shard.descriptor < 0 || ::ftruncate(shard.descriptor, static_cast<off_t>(data + at)) != 0) fail(shard);
   write_at(shard, 0, std::as_bytes(std::span(&length, 1)));
   write_at(shard, sizeof length, std::as_bytes(std::span(text)));
@@ -83,9 +101,16 @@ void SafetensorsWriter::create(size_t index, std::span<const size_t> tensors) {
 
 void SafetensorsWriter::write(size_t tensor, std::span<const std::byte> bytes) {
   Place& place = places_[tensor];
-  assert(bytes.size() == tensors_[tensor].bytes() && !place.written);
+  assert(bytes.size() == tensors_[tensor].bytes());
   write_at(shards_[place.shard], place.begin, bytes);
   place.written = true;
+}
+
+bool SafetensorsWriter::accept(size_t tensor, uint64_t checksum) {
+  Place& place = places_[tensor];
+  if (checksum_of(shards_[place.shard].descriptor, place.begin, tensors_[tensor].bytes()) != checksum) return false;
+  place.written = true;
+  return true;
 }
 
 void SafetensorsWriter::write_at(const Shard& shard, uint64_t at, std::span<const std::byte> bytes) {

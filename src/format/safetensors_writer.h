@@ -29,12 +29,18 @@ class SafetensorsWriter {
   // folder: exists, and has no such files. A shard has at least one tensor, and else at most shard_bytes.
   SafetensorsWriter(std::filesystem::path folder, std::vector<PlannedSafetensor> tensors,
                     uint64_t shard_bytes = kShardBytes);
+  // Continues the files that an earlier writer of the same tensors has left in the folder. Everything else in it is removed.
+  struct Continue {};
+  SafetensorsWriter(Continue, const std::filesystem::path& folder, std::vector<PlannedSafetensor> tensors,
+                    uint64_t shard_bytes = kShardBytes);
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   std::span<const PlannedSafetensor> tensors() const { return tensors_; }
   void write(size_t tensor, std::span<const std::byte> bytes);  // the whole tensor
+  // Whether the tensor's bytes in the file have this checksum (base/files/checksum.h). Then it counts as written.
+  bool accept(size_t tensor, uint64_t checksum);
   // Writes the index and brings everything to the disk. Every tensor has been written.
   void finish();
 
@@ -48,7 +54,9 @@ class SafetensorsWriter {
     uint64_t begin = 0;  // in the file
     bool written = false;
   };
-  void create(size_t shard, std::span<const size_t> tensors);
+  SafetensorsWriter(std::filesystem::path folder, std::vector<PlannedSafetensor> tensors, uint64_t shard_bytes,
+                    int flags);
+  void create(size_t shard, std::span<const size_t> tensors, int flags);
   void write_at(const Shard& shard, uint64_t at, std::span<const std::byte> bytes);
   [[noreturn]] void fail(const Shard& shard);
 

@@ -204,9 +204,10 @@ class Feedback {
     encoders_.clear();
     if (inputs != inputs_) {  // tensors that read the same inputs follow each other
       factors_.clear();
+      is_starved_ = false;
       for (const auto& of_matrix : inputs) {
         factors_.push_back(factor_inverse(*of_matrix, false, usual_damping(*of_matrix)));
-        starved_ += of_matrix->rows < rows_needed(*of_matrix);
+        is_starved_ |= of_matrix->rows < rows_needed(*of_matrix);
       }
       inputs_ = std::move(inputs);
     }
@@ -216,8 +217,8 @@ class Feedback {
     threads_ = static_cast<size_t>(team.size());
     return true;
   }
-  // Matrices whose inputs had fewer rows than feedback needs.
-  size_t starved() const { return starved_; }
+  // Whether inputs of the prepared tensor had fewer rows than feedback needs.
+  bool is_starved() const { return is_starved_; }
   RowEncoding encoding() {
     constexpr int kRows = 32;  // enough to share what is read of the factor
     return {[this](size_t matrix, std::span<float> rows, std::span<std::byte> out, int thread) {
@@ -230,7 +231,8 @@ class Feedback {
   std::vector<std::shared_ptr<const InputStatistics>> inputs_;  // what the factors are of
   std::vector<InverseFactor> factors_;                          // of each matrix
   std::vector<BlockFeedback> encoders_;                         // of each matrix and thread
-  size_t threads_ = 0, starved_ = 0;
+  size_t threads_ = 0;
+  bool is_starved_ = false;
 };
 
 }  // namespace
@@ -275,25 +277,49 @@ QuantizePlan plan_quantization(const Checkpoint& from, const QuantizeOptions& op
 
 void write_quantized(const Checkpoint& from, QuantizePlan& plan, const QuantizeOptions& options,
                      const std::filesystem::path& to, Team& team,
-                     const std::function<void(size_t written, size_t total)>& progress) {
+                     const std::function<void(size_t written, size_t total)>& progress, PartialOutput* partial) {
   std::vector<float> means;
   Feedback feedback;
+  const auto change_of = [&](const PlannedTensor& tensor) -> TensorChange& {
+    return *std::ranges::find(plan.changes, tensor.name, &TensorChange::name);
+  };
+  size_t starved = 0;       // tensors
+  bool is_starved = false;  // the last one
   const auto best_encoding = [&](const PlannedTensor& tensor) {
-    if (options.inputs && can_feed_back(tensor.type) && feedback.prepare(tensor, options, team))
+    is_starved = false;
+    if (options.inputs && can_feed_back(tensor.type) && feedback.prepare(tensor, options, team)) {
+      is_starved = feedback.is_starved();
       return feedback.encoding();
-    const auto change = std::ranges::find(plan.changes, tensor.name, &TensorChange::name);
+    }
     means.clear();
-    if (change->has_importance)
+    if (change_of(tensor).has_importance)
       means = ImportanceMatrix::mean_squares(options.importance->entries.find(tensor.name)->second);
     return plain_encoding(tensor.type, means);
   };
   EncodingError error(team.size());
+  bool is_measured = false;  // the error of the last tensor
   const auto encoding = [&](const PlannedTensor& tensor) {
     RowEncoding best = best_encoding(tensor);
+    is_measured = options.measure_errors;
+    starved += is_starved;
     return options.measure_errors ? error.watch(std::move(best), tensor.type) : best;
   };
+  const auto note = [&](const PlannedTensor&) {
+    Json facts = Json::object();
+    if (is_starved) facts["starved"] = true;
+    if (options.measure_errors) facts["error"] = error.relative();
+    return facts;
+  };
+  const auto accept = [&](const PlannedTensor& tensor, const Json& facts) {
+    const auto lost = facts.find("error");
+    if (options.measure_errors && (lost == facts.end() || !lost->is_number())) return false;
+    is_measured = false;
+    if (options.measure_errors) change_of(tensor).error = lost->get<double>();
+    starved += facts.contains("starved");
+    return true;
+  };
   const auto count = [&](size_t written, size_t total) {
-    if (options.measure_errors) plan.changes[written - 1].error = error.relative();
+    if (is_measured) plan.changes[written - 1].error = error.relative();
     progress(written, total);
   };
   const auto describe = [&](GgufHeader& header) {
@@ -305,13 +331,19 @@ void write_quantized(const Checkpoint& from, QuantizePlan& plan, const QuantizeO
     if (options.importance->chunks > 0) header.u32("quantize.imatrix.chunks_count", options.importance->chunks);
   };
   write_file(from, plan.file, to,
-             {.file_type = options.mix->file_type, .describe = describe, .encoding = encoding, .progress = count},
+             {.file_type = options.mix->file_type,
+              .describe = describe,
+              .encoding = encoding,
+              .progress = count,
+              .partial = partial,
+              .note = note,
+              .accept = accept},
              team);
-  if (feedback.starved() > 0)
+  if (starved > 0)
     plan.file.warnings.push_back(fmt::format(
-        "{} sets of inputs have fewer than three tokens for each input in the calibration text; error feedback "
+        "the inputs of {} tensors have fewer than three tokens for each input in the calibration text; error feedback "
         "fits its accidents, so give a longer one",
-        feedback.starved()));
+        starved));
   for (std::string& warning : plan.file.warnings) {
     if (std::ranges::find(plan.warnings, warning) == plan.warnings.end()) plan.warnings.push_back(std::move(warning));
   }

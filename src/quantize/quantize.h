@@ -68,9 +68,11 @@ struct QuantizePlan {
 // expression or matches nothing, an importance matrix of another model. The checkpoint must outlive the plan.
 QuantizePlan plan_quantization(const Checkpoint& from, const QuantizeOptions& options);
 
-// Carries the plan out: write_file(). options: as for the plan. progress: in tensors; it may throw to stop.
+// Carries the plan out: write_file(). options: as for the plan. progress: in tensors; it may throw to stop. partial: what to
+// continue and what to keep, as for write_file(); null: nothing. The bytes are those of a run that was never interrupted.
 void write_quantized(const Checkpoint& from, QuantizePlan& plan, const QuantizeOptions& options,
                      const std::filesystem::path& to, Team& team,
-                     const std::function<void(size_t written, size_t total)>& progress);
+                     const std::function<void(size_t written, size_t total)>& progress,
+                     PartialOutput* partial = nullptr);
 
 }  // namespace quire

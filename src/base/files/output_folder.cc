@@ -74,11 +74,7 @@ bool exchange(const fs::path& a, const fs::path& b) {
 }  // namespace
 
 OutputFolder::OutputFolder(fs::path path, bool replace) : path_(plain_path(std::move(path))), replace_(replace) {
-  std::error_code error;
-  const fs::file_status status = fs::symlink_status(path_, error);
-  if (fs::exists(status) && !fs::is_directory(status)) throw invalid("{} exists and is no folder", path_.string());
-  if (fs::exists(status) && !replace)
-    throw invalid("{} exists; overwrite it with --force or choose another name", path_.string());
+  check();
   std::string name = path_.string() + ".tmp-XXXXXX";
   if (::mkdtemp(name.data()) == nullptr)
     throw invalid("{} cannot be written: {}", path_.string(), std::strerror(errno));
@@ -89,9 +85,25 @@ OutputFolder::OutputFolder(fs::path path, bool replace) : path_(plain_path(std::
   ::chmod(unfinished_.c_str(), 0777 & ~mask);
 }
 
+OutputFolder::OutputFolder(fs::path path, bool replace, fs::path unfinished)
+    : path_(plain_path(std::move(path))), unfinished_(std::move(unfinished)), replace_(replace), is_kept_(true) {
+  check();
+  std::error_code error;
+  fs::create_directory(unfinished_, error);
+  if (error) throw invalid("{} cannot be written: {}", unfinished_.string(), error.message());
+}
+
+void OutputFolder::check() const {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path_, error);
+  if (fs::exists(status) && !fs::is_directory(status)) throw invalid("{} exists and is no folder", path_.string());
+  if (fs::exists(status) && !replace_)
+    throw invalid("{} exists; overwrite it with --force or choose another name", path_.string());
+}
+
 OutputFolder::~OutputFolder() {
   std::error_code ignored;
-  if (!unfinished_.empty()) fs::remove_all(unfinished_, ignored);
+  if (!unfinished_.empty() && !is_kept_) fs::remove_all(unfinished_, ignored);
 }
 
 void OutputFolder::write(const std::string& name, std::string_view content) const {
@@ -120,7 +132,8 @@ void OutputFolder::commit() {
   } else if (errno != EEXIST || !replace_ || !exchange(unfinished_, path_)) {
     fail_to("completed", path_, errno);
   }
-  // After an exchange, the destructor removes the older folder under the other name.
+  // After an exchange, the older folder has the other name.
+  is_kept_ = false;
   sync_folder(path_.has_parent_path() ? path_.parent_path() : fs::path("."));
 }
 

@@ -14,6 +14,8 @@ class OutputFolder {
   // replace: what the name stands for now may be replaced. Throws Error if something is there and may not be, or is no
   // folder.
   OutputFolder(std::filesystem::path path, bool replace);
+  // Until commit() it is `unfinished`, on the same disk. That folder is continued if it exists, and kept if the object dies.
+  OutputFolder(std::filesystem::path path, bool replace, std::filesystem::path unfinished);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
@@ -28,8 +30,10 @@ class OutputFolder {
   void commit();
 
  private:
+  void check() const;
+
   std::filesystem::path path_, unfinished_;
-  bool replace_;
+  bool replace_, is_kept_ = false;
 };
 
 }  // namespace quire

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "cli/flags/parsed_by.h"
 #include "cli/output_file.h"
+#include "cli/quantize/resume.h"
 #include "cli/terminal/interruptible.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
@@ -164,36 +166,41 @@ void quantize_directory(const DirectoryFlags& o, const DirectoryJob& job) {
   if (!job.dry_run) check_output_folder(job.output, input, job.force);
   std::optional<HfPlan> plan;
   WrittenModel written;
+  std::unique_ptr<PartialOutput> partial;
   run_interruptible([&](const auto& check) {
-    Progress progress;
-    progress.stage("reading " + job.input);
-    const Checkpoint checkpoint = Checkpoint::open(input);
-    const ModelSource source = open_model_source(checkpoint);
-    plan = plan_hf_model(source, method, settings, !o.group);
-    if (job.dry_run) {
-      progress.clear();
-      return print_directory_plan(source, *plan);
-    }
-    std::optional<Calibration> calibration;
-    FindInputs inputs;
-    if (needs_inputs) {
-      Calibration::Wants wants;
-      if (method.needs == NeededInputs::kSample) wants = {.sample_rows = kSampleRows, .gram_bytes = 0};
-      EngineOptions engine;
-      engine.model = job.input;
-      engine.threads = job.threads;
-      calibration.emplace(std::move(engine), job.calibration, wants, progress, check);
-      inputs = [&](const Slot& slot) -> std::shared_ptr<const InputStatistics> {
-        return slot.layer < 0 ? nullptr : calibration->inputs_for(slot.layer).of(slot);
+    keep_on_failure(partial, [&] {
+      Progress progress;
+      progress.stage("reading " + job.input);
+      const Checkpoint checkpoint = Checkpoint::open(input);
+      if (job.resume) partial = open_partial(*job.command, checkpoint, job.output, job.force);
+      const ModelSource source = open_model_source(checkpoint);
+      plan = plan_hf_model(source, method, settings, !o.group);
+      if (job.dry_run) {
+        progress.clear();
+        return print_directory_plan(source, *plan);
+      }
+      std::optional<Calibration> calibration;
+      FindInputs inputs;
+      if (needs_inputs) {
+        Calibration::Wants wants;
+        if (method.needs == NeededInputs::kSample) wants = {.sample_rows = kSampleRows, .gram_bytes = 0};
+        EngineOptions engine;
+        engine.model = job.input;
+        engine.threads = job.threads;
+        calibration.emplace(std::move(engine), job.calibration, wants, progress, check);
+        inputs = [&](const Slot& slot) -> std::shared_ptr<const InputStatistics> {
+          return slot.layer < 0 ? nullptr : calibration->inputs_for(slot.layer).of(slot);
+        };
+      }
+      Team team(job.threads > 0 ? job.threads : usable_cores());
+      progress.stage("quantizing tensors");
+      const auto step = [&](size_t done, size_t total, const std::string& name) {
+        check();
+        progress.step(done, total, name);
       };
-    }
-    Team team(job.threads > 0 ? job.threads : usable_cores());
-    progress.stage("quantizing tensors");
-    written = write_hf_model(source, *plan, inputs, job.output, job.force, team,
-                             [&](size_t done, size_t total, const std::string& name) {
-                               check();
-                               progress.step(done, total, name);
-                             });
+      written = write_hf_model(source, *plan, inputs, job.output, job.force, team, step, partial.get());
+      if (partial) partial->finish();
+    });
   });
   print_all_warnings(plan->warnings);
   print_all_warnings(written.notes);

@@ -28,7 +28,8 @@ struct DirectoryJob {
   std::string input, output;  // output: empty with dry_run
   CalibrationFlags calibration;
   int threads = 0;
-  bool dry_run = false, force = false;
+  bool dry_run = false, force = false, resume = false;
+  const CLI::App* command = nullptr;  // for --resume: what was given
 };
 // Throws CLI::ValidationError for flags that the method does not take, and Error.
 void quantize_directory(const DirectoryFlags& flags, const DirectoryJob& job);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include "cli/quantize/allocate.h"
 #include "cli/quantize/directory.h"
 #include "cli/quantize/error_page.h"
+#include "cli/quantize/resume.h"
 #include "cli/terminal/interruptible.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
@@ -34,7 +36,8 @@ struct QuantizeFlags {
   std::string input, output, type, name, imatrix, output_type, embedding_type, report;
   std::vector<std::string> overrides;
   int threads = 0;
-  bool pure = false, no_feedback = false, dry_run = false, force = false;
+  bool pure = false, no_feedback = false, dry_run = false, force = false, resume = false;
+  const CLI::App* command = nullptr;
   CalibrationFlags calibration;
   AllocateFlags allocate;
   DirectoryFlags directory;
@@ -88,6 +91,17 @@ void print_warnings(const QuantizePlan& plan) {
   for (const std::string& warning : plan.warnings) std::fprintf(stderr, "quire: warning: %s\n", warning.c_str());
 }
 
+// Of the calibration text, or as an interrupted run has measured it.
+ImportanceMatrix measured_importance_of(Calibration& calibration, const FilePlan& file, PartialOutput* partial) {
+  if (partial && partial->has_file(partial->importance())) return read_importance_matrix(partial->importance());
+  ImportanceMatrix importance = calibration.importance(file);
+  if (partial) {
+    write_importance_matrix(importance, partial->importance(), ImportanceForm::kGguf);
+    partial->add_file(partial->importance());
+  }
+  return importance;
+}
+
 void run_quantize(const QuantizeFlags& o) {
   if (o.type.empty() && o.directory.method.empty() && !o.allocate.given())
     throw CLI::RequiredError("--type, --target-bpw, --plan or --method");
@@ -98,7 +112,9 @@ void run_quantize(const QuantizeFlags& o) {
                                             .calibration = o.calibration,
                                             .threads = o.threads,
                                             .dry_run = o.dry_run,
-                                            .force = o.force});
+                                            .force = o.force,
+                                            .resume = o.resume,
+                                            .command = o.command});
   }
   QuantizeOptions options = options_of(o);
   if (!o.output.empty()) check_output(o.output, {}, o.force);
@@ -108,57 +124,72 @@ void run_quantize(const QuantizeFlags& o) {
   options.measure_errors = !o.report.empty();
   std::optional<QuantizePlan> plan;
   std::optional<Allocation> allocation;
+  std::unique_ptr<PartialOutput> partial;
   run_interruptible([&](const auto& check) {
-    Progress progress;
-    progress.stage("reading " + o.input);
-    const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.input));
-    for (const std::string& path : {o.output, o.report, o.allocate.plan_out}) {
-      if (!path.empty() && checkpoint.reads(path))
-        throw invalid("{} is a file of {} itself, which quantize would overwrite; choose another name", path, o.input);
-    }
-    std::optional<ImportanceMatrix> importance;
-    std::optional<Calibration> calibration;
-    if (!o.imatrix.empty()) {
-      importance = read_importance_matrix(o.imatrix);
-      options.importance_file = o.imatrix;
-    }
-    if (!o.calibration.file.empty()) {
-      // A dry run encodes nothing, unless types are measured.
-      const bool wants_feedback = !o.no_feedback && (!o.dry_run || o.allocate.given());
-      EngineOptions engine;
-      engine.model = o.input;
-      engine.threads = o.threads;
-      calibration.emplace(std::move(engine), o.calibration,
-                          Calibration::Wants{.gram_bytes = wants_feedback ? Calibration::kGramBytes : 0}, progress,
-                          check);
-      if (!importance) importance = calibration->importance(plan_file(checkpoint, options.name));
-      if (!o.no_feedback) {
-        options.inputs = [&](const PlannedTensor& tensor, size_t item) {
-          return tensor.layer < 0 ? nullptr : inputs_of(tensor, item, calibration->inputs_for(tensor.layer));
-        };
+    keep_on_failure(partial, [&] {
+      Progress progress;
+      progress.stage("reading " + o.input);
+      const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.input));
+      for (const std::string& path : {o.output, o.report, o.allocate.plan_out}) {
+        if (!path.empty() && checkpoint.reads(path))
+          throw invalid("{} is a file of {} itself, which quantize would overwrite; choose another name", path,
+                        o.input);
       }
-    }
-    if (importance) options.importance = &*importance;
-    if (o.allocate.given()) {
-      allocation = allocation_for(o.allocate, {.checkpoint = checkpoint,
-                                               .input = o.input,
-                                               .output = o.output,
-                                               .calibration = o.calibration,
-                                               .options = options,
-                                               .threads = o.threads,
-                                               .progress = progress,
-                                               .check = check});
-      options.types = allocation->types();
-      if (!o.allocate.plan_out.empty()) write_allocation(*allocation, o.allocate.plan_out);
-    }
-    plan = plan_quantization(checkpoint, options);
-    if (allocation) options.mix = &mix_of(plan->file.main_type());
-    if (o.dry_run) return;
-    Team team(o.threads > 0 ? o.threads : usable_cores());
-    progress.stage("quantizing tensors");
-    write_quantized(checkpoint, *plan, options, o.output, team, [&](size_t written, size_t total) {
-      check();
-      progress.step(written, total, written < total ? plan->changes[written].name : "");
+      if (o.resume) partial = open_partial(*o.command, checkpoint, o.output, o.force);
+      std::optional<ImportanceMatrix> importance;
+      std::optional<Calibration> calibration;
+      if (!o.imatrix.empty()) {
+        importance = read_importance_matrix(o.imatrix);
+        options.importance_file = o.imatrix;
+      }
+      if (!o.calibration.file.empty()) {
+        // A dry run encodes nothing, unless types are measured.
+        const bool wants_feedback = !o.no_feedback && (!o.dry_run || o.allocate.given());
+        EngineOptions engine;
+        engine.model = o.input;
+        engine.threads = o.threads;
+        calibration.emplace(std::move(engine), o.calibration,
+                            Calibration::Wants{.gram_bytes = wants_feedback ? Calibration::kGramBytes : 0}, progress,
+                            check);
+        if (!importance)
+          importance = measured_importance_of(*calibration, plan_file(checkpoint, options.name), partial.get());
+        if (!o.no_feedback) {
+          options.inputs = [&](const PlannedTensor& tensor, size_t item) {
+            return tensor.layer < 0 ? nullptr : inputs_of(tensor, item, calibration->inputs_for(tensor.layer));
+          };
+        }
+      }
+      if (importance) options.importance = &*importance;
+      if (o.allocate.given()) {
+        const bool is_measured = partial && partial->has_file(partial->types());
+        AllocateFlags flags = o.allocate;
+        if (is_measured) flags = {.target = {}, .plan = partial->types()};
+        allocation = allocation_for(flags, {.checkpoint = checkpoint,
+                                            .input = o.input,
+                                            .output = o.output,
+                                            .calibration = o.calibration,
+                                            .options = options,
+                                            .threads = o.threads,
+                                            .progress = progress,
+                                            .check = check});
+        options.types = allocation->types();
+        if (partial && o.allocate.target && !is_measured) {
+          write_allocation(*allocation, partial->types());
+          partial->add_file(partial->types());
+        }
+        if (!o.allocate.plan_out.empty()) write_allocation(*allocation, o.allocate.plan_out);
+      }
+      plan = plan_quantization(checkpoint, options);
+      if (allocation) options.mix = &mix_of(plan->file.main_type());
+      if (o.dry_run) return;
+      Team team(o.threads > 0 ? o.threads : usable_cores());
+      progress.stage("quantizing tensors");
+      const auto step = [&](size_t written, size_t total) {
+        check();
+        progress.step(written, total, written < total ? plan->changes[written].name : "");
+      };
+      write_quantized(checkpoint, *plan, options, o.output, team, step, partial.get());
+      if (partial) partial->finish();
     });
   });
   const std::string types = allocation ? "types by plan" : std::string(options.mix->name);
@@ -245,7 +276,15 @@ void add_quantize_command(CLI::App& app) {
   command->add_option("-t,--threads", o->threads, "threads; 0: all usable cores")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  command->add_flag("--force", o->force, "overwrite an existing file, or replace an existing model directory");
+  command->add_flag(
+      "--force", o->force,
+      "overwrite an existing file, or replace an existing model directory; with --resume, also start over "
+      "if what is kept is of other flags or files");
+  command
+      ->add_flag("--resume", o->resume,
+                 "if the run ends early, keep what is finished in OUT.partial; the same command continues it")
+      ->excludes(dry_run);
+  o->command = command;
   command->callback([o] { run_quantize(*o); });
 }
 

@@ -6,9 +6,11 @@
 #include <cassert>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/checksum.h"
 #include "base/files/mapped_file.h"
 #include "model/convert/copy_metadata.h"
 #include "model/convert/tensor_writer.h"
@@ -144,6 +146,14 @@ void check_written(const Checkpoint& from, const std::filesystem::path& file, Fi
   reorder_rotated_rows(plan.config, got, plan.tensors);
 }
 
+// Whether the file has the tensor from an earlier call.
+bool is_taken_over(const PlannedTensor& planned, const GgufHeader::Tensor& tensor, const GgufFile& file,
+                   const WriteOptions& options) {
+  const PartialOutput::Part* const part = options.partial ? options.partial->find(planned.name) : nullptr;
+  return part && part->checksums.size() == 1 && file.has(tensor, part->checksums.front()) &&
+         (!options.accept || options.accept(planned, part->facts));
+}
+
 }  // namespace
 
 std::vector<std::string_view> convertible_architectures() {
@@ -189,27 +199,37 @@ void write_file(const Checkpoint& from, FilePlan& plan, const std::filesystem::p
                 Team& team) {
   GgufHeader header;
   add_metadata(from, plan, options, header);
-  GgufFile file(to, header);
+  std::optional<GgufFile> file;
+  if (options.partial)
+    file.emplace(to, header, options.partial->output());
+  else
+    file.emplace(to, header);
   for (size_t i = 0; i < plan.ropes.size(); ++i)
-    file.write(header.tensors()[i], std::as_bytes(std::span(plan.ropes[i].values)));
+    file->write(header.tensors()[i], std::as_bytes(std::span(plan.ropes[i].values)));
   TensorWriter writer(from.file(), team);
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const GgufHeader::Tensor& tensor = header.tensors()[plan.ropes.size() + i];
     if (is_setting(plan.tensors[i]))
-      file.write(tensor, writer.fill(plan.tensors[i], tensor.bytes, plain_encoding(tensor.type, {})));
+      file->write(tensor, writer.fill(plan.tensors[i], tensor.bytes, plain_encoding(tensor.type, {})));
   }
-  check_written(from, file.unfinished_path(), plan);
+  check_written(from, file->unfinished_path(), plan);
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const PlannedTensor& planned = plan.tensors[i];
     const GgufHeader::Tensor& tensor = header.tensors()[plan.ropes.size() + i];
-    const RowEncoding encoding = options.encoding ? options.encoding(planned) : plain_encoding(planned.type, {});
-    file.write(tensor, writer.fill(planned, tensor.bytes, encoding));
-    // What was read is not needed again; small tensors wait for a large one.
-    if (tensor.bytes >= size_t{1} << 20) std::ranges::for_each(from.mappings(), &MappedFile::release);
+    if (!is_taken_over(planned, tensor, *file, options)) {
+      const RowEncoding encoding = options.encoding ? options.encoding(planned) : plain_encoding(planned.type, {});
+      const std::span<const std::byte> bytes = writer.fill(planned, tensor.bytes, encoding);
+      file->write(tensor, bytes);
+      if (options.partial)
+        options.partial->add(planned.name,
+                             {{checksum(bytes)}, options.note ? options.note(planned) : Json(Json::object())});
+      // What was read is not needed again; small tensors wait for a large one.
+      if (tensor.bytes >= size_t{1} << 20) std::ranges::for_each(from.mappings(), &MappedFile::release);
+    }
     if (options.progress) options.progress(i + 1, plan.tensors.size());
   }
   from.check_unchanged();
-  file.commit();
+  file->commit();
 }
 
 Converted convert_checkpoint(const Checkpoint& from, const std::filesystem::path& to, const ConvertOptions& options,

@@ -13,6 +13,7 @@
 
 #include "base/team.h"
 #include "format/gguf_writer.h"
+#include "format/partial_output.h"
 #include "model/checkpoint.h"
 #include "model/convert/settings.h"
 #include "model/convert/tensor_plan.h"
@@ -45,6 +46,13 @@ struct WriteOptions {
   std::function<RowEncoding(const PlannedTensor& tensor)> encoding = {};
   // In tensors; called on this thread after each. It may throw to stop.
   std::function<void(size_t written, size_t total)> progress = {};
+  // What an earlier call has written is taken over, and if this one ends early, what it has written is kept there. The
+  // same checkpoint and options must give the same bytes. null: nothing is kept.
+  PartialOutput* partial = nullptr;
+  // With `partial`: what to note of a tensor that was just encoded, an object; and whether a tensor with this note can be
+  // taken over. Empty: nothing; always.
+  std::function<Json(const PlannedTensor& tensor)> note = {};
+  std::function<bool(const PlannedTensor& tensor, const Json& note)> accept = {};
 };
 
 // Writes `to`, all at once: an error leaves an older file as it was. Before it writes weights it reads back the

@@ -6,11 +6,16 @@
 #include <cassert>
 #include <cmath>
 #include <map>
+#include <memory>
+#include <optional>
+#include <set>
 #include <tuple>
 
 #include "base/error.h"
+#include "base/files/checksum.h"
 #include "base/files/output_folder.h"
 #include "format/safetensors_writer.h"
+#include "json/field.h"
 #include "quant/encode.h"
 
 namespace quire {
@@ -90,36 +95,47 @@ JoinedKey joined_key(const Slot& slot) {
 // Writes one directory.
 class Writer {
  public:
-  Writer(const ModelSource& source, const HfPlan& plan, const FindInputs& inputs, Team& team)
+  Writer(const ModelSource& source, const HfPlan& plan, const FindInputs& inputs, Team& team, PartialOutput* partial)
       : source_(source),
         plan_(plan),
         inputs_(inputs),
+        partial_(partial),
         state_{team},
         quantized_(marked(plan)),
         edits_(source, *plan.method, plan.settings, quantized_, inputs_, team) {}
 
   WrittenModel run(OutputFolder& folder,
                    const std::function<void(size_t written, size_t total, const std::string& name)>& progress) {
-    SafetensorsWriter file(folder.unfinished_path(), planned());
-    size_t next = 0;
+    const std::unique_ptr<SafetensorsWriter> opened = open(folder);
+    SafetensorsWriter& file = *opened;
+    size_t next = 0;  // the tensor's first part in the file
     int layer = -1;
-    for (size_t i = 0; i < plan_.changes.size(); ++i) {
+    for (size_t i = 0; i < plan_.changes.size(); next += plan_.changes[i++].parts.size()) {
       const SourceTensor& tensor = source_.tensors[i];
       progress(i, plan_.changes.size(), tensor.name);
+      if (take_over(i, next, file)) continue;
       const int of = tensor.uses.empty() ? -1 : tensor.uses.front().slot.layer;
       if (of != layer) edits_.open_layer(layer = of, written_.notes);
+      PartialOutput::Part part{{}, Json::object()};
       if (quantized_[i]) {
-        const EncodedModule module = encode(i);
-        for (const std::vector<std::byte>& part : module.parts) file.write(next++, part);
+        const EncodedModule module = encode(i, part.facts);
+        for (size_t k = 0; k < module.parts.size(); ++k) file.write(next + k, module.parts[k]);
+        for (const std::vector<std::byte>& bytes : module.parts) part.checksums.push_back(checksum(bytes));
       } else {
-        file.write(next++, plain_bytes(i));
+        const std::span<const std::byte> bytes = plain_bytes(i);
+        file.write(next, bytes);
+        part.checksums.push_back(checksum(bytes));
       }
+      if (partial_) keep(tensor.name, std::move(part));
       if (tensor.from.view && tensor.from.view->bytes.size() >= size_t{1} << 20) source_.release();
     }
     file.finish();
     write_config(folder);
     for (const std::filesystem::path& other : source_.files) folder.copy(other);
     for (const auto& [name, text] : source_.texts) folder.write(name, text);
+    // Of layers that were opened in several runs.
+    std::set<std::string> seen;
+    std::erase_if(written_.notes, [&](const std::string& note) { return !seen.insert(note).second; });
     for (const auto& [note, modules] : noted_) {
       written_.notes.push_back(modules.size() == 1
                                    ? fmt::format("{}: {}", modules.front(), note)
@@ -158,7 +174,40 @@ class Writer {
     return bytes_;
   }
 
-  EncodedModule encode(size_t i) {
+  std::unique_ptr<SafetensorsWriter> open(const OutputFolder& folder) const {
+    if (partial_)
+      return std::make_unique<SafetensorsWriter>(SafetensorsWriter::Continue{}, folder.unfinished_path(), planned());
+    return std::make_unique<SafetensorsWriter>(folder.unfinished_path(), planned());
+  }
+
+  // False if the file does not have the tensor from an earlier run. next: its first part.
+  bool take_over(size_t i, size_t next, SafetensorsWriter& file) {
+    const PartialOutput::Part* const part = partial_ ? partial_->find(source_.tensors[i].name) : nullptr;
+    if (!part || part->checksums.size() != plan_.changes[i].parts.size()) return false;
+    for (size_t k = 0; k < part->checksums.size(); ++k) {
+      if (!file.accept(next + k, part->checksums[k])) return false;
+    }
+    const JsonField facts(part->facts, "the journal");
+    for (std::string& note : facts.get_or<std::vector<std::string>>("notes", {}))
+      written_.notes.push_back(std::move(note));
+    kept_notes_ = written_.notes.size();
+    if (!quantized_[i]) return true;
+    const std::string module = module_name(source_.tensors[i]);
+    written_.losses.push_back({module, facts.get<double>("weights_lost"), facts.get<double>("outputs_lost")});
+    if (const auto note = facts.optional<std::string>("note")) noted_[*note].push_back(module);
+    return true;
+  }
+
+  void keep(const std::string& tensor, PartialOutput::Part part) {
+    if (kept_notes_ < written_.notes.size())
+      part.facts["notes"] =
+          std::vector<std::string>(written_.notes.begin() + static_cast<ptrdiff_t>(kept_notes_), written_.notes.end());
+    kept_notes_ = written_.notes.size();
+    partial_->add(tensor, std::move(part));
+  }
+
+  // facts: what take_over() needs of the matrix.
+  EncodedModule encode(size_t i, Json& facts) {
     const SourceTensor& tensor = source_.tensors[i];
     FloatMatrix weights = read_source(source_, tensor);
     MatrixContext context;
@@ -179,6 +228,9 @@ class Writer {
     assert(module.parts.size() == plan_.changes[i].parts.size());
     if (!module.note.empty()) noted_[module.note].push_back(module_name(tensor));
     written_.losses.push_back(loss_of(module_name(tensor), weights, module.values, context.inputs.get()));
+    facts["weights_lost"] = written_.losses.back().weights;
+    facts["outputs_lost"] = written_.losses.back().outputs;
+    if (!module.note.empty()) facts["note"] = module.note;
     return module;
   }
 
@@ -225,6 +277,7 @@ class Writer {
   const ModelSource& source_;
   const HfPlan& plan_;
   const FindInputs inputs_;
+  PartialOutput* const partial_;
   SolverState state_;
   const std::vector<bool> quantized_;
   LayerEdits edits_;
@@ -232,6 +285,7 @@ class Writer {
   std::map<std::string, std::vector<std::string>> noted_;  // modules by what is to be said of them
   std::vector<std::byte> bytes_;
   WrittenModel written_;
+  size_t kept_notes_ = 0;  // of written_.notes, that the journal has
 };
 
 }  // namespace
@@ -293,15 +347,19 @@ HfPlan plan_hf_model(const ModelSource& source, const HfMethod& method, MethodSe
   return plan;
 }
 
-WrittenModel write_hf_model(
-    const ModelSource& source, const HfPlan& plan, const FindInputs& inputs, const std::filesystem::path& to,
-    bool replace, Team& team,
-    const std::function<void(size_t written, size_t total, const std::string& name)>& progress) {
+WrittenModel write_hf_model(const ModelSource& source, const HfPlan& plan, const FindInputs& inputs,
+                            const std::filesystem::path& to, bool replace, Team& team,
+                            const std::function<void(size_t written, size_t total, const std::string& name)>& progress,
+                            PartialOutput* partial) {
   assert(inputs || plan.method->needs == NeededInputs::kNone);
-  OutputFolder folder(to, replace);
-  WrittenModel written = Writer(source, plan, inputs, team).run(folder, progress);
+  std::optional<OutputFolder> folder;
+  if (partial)
+    folder.emplace(to, replace, partial->output());
+  else
+    folder.emplace(to, replace);
+  WrittenModel written = Writer(source, plan, inputs, team, partial).run(*folder, progress);
   source.check_unchanged();
-  folder.commit();
+  folder->commit();
   return written;
 }
 

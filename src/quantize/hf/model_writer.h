@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/team.h"
+#include "format/partial_output.h"
 #include "quantize/hf/layer_edits.h"
 #include "quantize/hf/method.h"
 #include "quantize/hf/source.h"
@@ -36,7 +37,8 @@ struct HfPlan {
 
 // Decides everything without reading weights. chooses_group: settings.group is a default, which may become smaller so that
 // it divides the inputs of all matrices. Embeddings, output matrices, routers and what is no linear stay as they are, and so
-// do matrices that the method's layout cannot hold (a warning says so). Throws Error if nothing is left to quantize.
+// do matrices that the method's layout cannot hold (a warning says so). Throws Error if nothing is left to
+// quantize.
 HfPlan plan_hf_model(const ModelSource& source, const HfMethod& method, MethodSettings settings, bool chooses_group);
 
 // What was lost in a matrix.
@@ -52,10 +54,13 @@ struct WrittenModel {
 };
 
 // Carries the plan out, tensor by tensor: memory for a few copies of the largest in float32, and for what is known of its
-// inputs. `to` appears when it is whole (OutputFolder). inputs: may be null for methods that need none. progress: in tensors;
-// it may throw to stop. Throws Error: damaged weights or statistics, weights that the method cannot hold, a full disk.
+// inputs. `to` appears when it is whole (OutputFolder). inputs: may be null for methods that need none; asked for layers of
+// tensors that are not taken over. progress: in tensors; it may throw to stop. partial: what an earlier call with the same
+// source, plan and inputs has written is taken over, and if this one ends early, what it has written is kept there; null:
+// nothing is kept. Throws Error: damaged weights or statistics, weights that the method cannot hold, a full disk.
 WrittenModel write_hf_model(const ModelSource& source, const HfPlan& plan, const FindInputs& inputs,
                             const std::filesystem::path& to, bool replace, Team& team,
-                            const std::function<void(size_t written, size_t total, const std::string& name)>& progress);
+                            const std::function<void(size_t written, size_t total, const std::string& name)>& progress,
+                            PartialOutput* partial = nullptr);
 
 }  // namespace quire
