@@ -61,7 +61,7 @@ def content(path):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("flags", [["--type", "IQ2_XS"], ["--type", "Q4_0", *CALIBRATION], ["--method", "gptq", *CALIBRATION], ["--method", "rtn-int4"]], ids=lambda flags: "".join(f for f in flags if isinstance(f, str) and f[0].isalpha()))
+@pytest.mark.parametrize("flags", [["--type", "IQ2_XS"], ["--type", "Q4_0", *CALIBRATION], ["--method", "gptq", *CALIBRATION], ["--method", "rtn-int4", "--rotate"], ["--type", "Q2_K", "--rotate"]], ids=lambda flags: "".join(f for f in flags if isinstance(f, str) and f[0].isalpha()))
 def test_killed_runs_continue_to_the_same_bytes(f32, model, tmp_path, flags, how):
     source = f32 if "IQ2_XS" in flags else model
     whole, out = tmp_path / "whole", tmp_path / "out"

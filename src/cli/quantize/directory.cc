@@ -12,6 +12,7 @@
 #include "cli/flags/parsed_by.h"
 #include "cli/output_file.h"
 #include "cli/quantize/resume.h"
+#include "cli/quantize/rotated_copy.h"
 #include "cli/terminal/interruptible.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
@@ -171,10 +172,19 @@ void quantize_directory(const DirectoryFlags& o, const DirectoryJob& job) {
     keep_on_failure(partial, [&] {
       Progress progress;
       progress.stage("reading " + job.input);
-      const Checkpoint checkpoint = Checkpoint::open(input);
-      if (job.resume) partial = open_partial(*job.command, checkpoint, job.output, job.force);
-      const ModelSource source = open_model_source(checkpoint);
-      plan = plan_hf_model(source, method, settings, !o.group);
+      const Checkpoint original = Checkpoint::open(input);
+      if (job.resume) partial = open_partial(*job.command, original, job.output, job.force);
+      Team team(job.threads > 0 ? job.threads : usable_cores());
+      std::optional<RotatedCopy> rotated;
+      std::optional<Checkpoint> of_rotated;
+      if (o.rotate) {
+        rotated.emplace(original, job.output, partial.get(), team, progress, check);
+        of_rotated = Checkpoint::open(rotated->path());
+      }
+      const ModelSource source = open_model_source(of_rotated ? *of_rotated : original);
+      plan = plan_hf_model(source, method, settings, !o.group, o.rotate);
+      if (rotated)
+        plan->warnings.insert(plan->warnings.begin(), rotated->warnings().begin(), rotated->warnings().end());
       if (job.dry_run) {
         progress.clear();
         return print_directory_plan(source, *plan);
@@ -185,14 +195,13 @@ void quantize_directory(const DirectoryFlags& o, const DirectoryJob& job) {
         Calibration::Wants wants;
         if (method.needs == NeededInputs::kSample) wants = {.sample_rows = kSampleRows, .gram_bytes = 0};
         EngineOptions engine;
-        engine.model = job.input;
+        engine.model = rotated ? rotated->path().string() : job.input;
         engine.threads = job.threads;
         calibration.emplace(std::move(engine), job.calibration, wants, progress, check);
         inputs = [&](const Slot& slot) -> std::shared_ptr<const InputStatistics> {
           return slot.layer < 0 ? nullptr : calibration->inputs_for(slot.layer).of(slot);
         };
       }
-      Team team(job.threads > 0 ? job.threads : usable_cores());
       progress.stage("quantizing tensors");
       const auto step = [&](size_t done, size_t total, const std::string& name) {
         check();

@@ -17,6 +17,7 @@ struct DirectoryFlags {
   std::optional<double> damping;
   std::optional<float> alpha;
   bool symmetric = false, asymmetric = false, act_order = false, static_groups = false, no_double = false;
+  bool rotate = false;  // also without a method
 
   CLI::Option* method_option = nullptr;
 };

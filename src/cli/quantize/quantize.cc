@@ -22,6 +22,7 @@
 #include "cli/quantize/directory.h"
 #include "cli/quantize/error_page.h"
 #include "cli/quantize/resume.h"
+#include "cli/quantize/rotated_copy.h"
 #include "cli/terminal/interruptible.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
@@ -129,13 +130,22 @@ void run_quantize(const QuantizeFlags& o) {
     keep_on_failure(partial, [&] {
       Progress progress;
       progress.stage("reading " + o.input);
-      const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.input));
+      const Checkpoint original = Checkpoint::open(resolve_model(o.input));
       for (const std::string& path : {o.output, o.report, o.allocate.plan_out}) {
-        if (!path.empty() && checkpoint.reads(path))
+        if (!path.empty() && original.reads(path))
           throw invalid("{} is a file of {} itself, which quantize would overwrite; choose another name", path,
                         o.input);
       }
-      if (o.resume) partial = open_partial(*o.command, checkpoint, o.output, o.force);
+      if (o.resume) partial = open_partial(*o.command, original, o.output, o.force);
+      Team team(o.threads > 0 ? o.threads : usable_cores());
+      std::optional<RotatedCopy> rotated;
+      std::optional<Checkpoint> of_rotated;
+      if (o.directory.rotate) {
+        rotated.emplace(original, o.output, partial.get(), team, progress, check);
+        of_rotated = Checkpoint::open(rotated->path());
+      }
+      const Checkpoint& checkpoint = of_rotated ? *of_rotated : original;
+      const std::string input = rotated ? rotated->path().string() : o.input;
       std::optional<ImportanceMatrix> importance;
       std::optional<Calibration> calibration;
       if (!o.imatrix.empty()) {
@@ -146,7 +156,7 @@ void run_quantize(const QuantizeFlags& o) {
         // A dry run encodes nothing, unless types are measured.
         const bool wants_feedback = !o.no_feedback && (!o.dry_run || o.allocate.given());
         EngineOptions engine;
-        engine.model = o.input;
+        engine.model = input;
         engine.threads = o.threads;
         calibration.emplace(std::move(engine), o.calibration,
                             Calibration::Wants{.gram_bytes = wants_feedback ? Calibration::kGramBytes : 0}, progress,
@@ -165,7 +175,7 @@ void run_quantize(const QuantizeFlags& o) {
         AllocateFlags flags = o.allocate;
         if (is_measured) flags = {.target = {}, .plan = partial->types()};
         allocation = allocation_for(flags, {.checkpoint = checkpoint,
-                                            .input = o.input,
+                                            .input = input,
                                             .output = o.output,
                                             .calibration = o.calibration,
                                             .options = options,
@@ -181,8 +191,9 @@ void run_quantize(const QuantizeFlags& o) {
       }
       plan = plan_quantization(checkpoint, options);
       if (allocation) options.mix = &mix_of(plan->file.main_type());
+      if (rotated)
+        plan->warnings.insert(plan->warnings.begin(), rotated->warnings().begin(), rotated->warnings().end());
       if (o.dry_run) return;
-      Team team(o.threads > 0 ? o.threads : usable_cores());
       progress.stage("quantizing tensors");
       const auto step = [&](size_t written, size_t total) {
         check();
@@ -280,6 +291,11 @@ void add_quantize_command(CLI::App& app) {
       "--force", o->force,
       "overwrite an existing file, or replace an existing model directory; with --resume, also start over "
       "if what is kept is of other flags or files");
+  command
+      ->add_flag("--rotate", o->directory.rotate,
+                 "first rotate the hidden states, which spreads outliers over all dimensions (QuaRot); the rotation is "
+                 "folded into the weights. Takes room for a copy of the model next to OUT")
+      ->excludes(dry_run);
   command
       ->add_flag("--resume", o->resume,
                  "if the run ends early, keep what is finished in OUT.partial; the same command continues it")

@@ -61,8 +61,15 @@ void check_statistics(const InputStatistics& inputs, int cols, const std::string
 }
 
 LayerEdits::LayerEdits(const ModelSource& source, const HfMethod& method, const MethodSettings& settings,
-                       const std::vector<bool>& quantized, const FindInputs& inputs, Team& team)
-    : source_(source), method_(method), settings_(settings), quantized_(quantized), inputs_(inputs), team_(team) {}
+                       const std::vector<bool>& quantized, const std::vector<bool>& rotated, const FindInputs& inputs,
+                       Team& team)
+    : source_(source),
+      method_(method),
+      settings_(settings),
+      quantized_(quantized),
+      rotated_(rotated),
+      inputs_(inputs),
+      team_(team) {}
 
 void LayerEdits::open_layer(int layer, std::vector<std::string>& notes) {
   edits_.clear();
@@ -87,7 +94,7 @@ bool LayerEdits::collect(const FoldPoint& point, Readers& readers) const {
     if (tensor.is_bias || std::ranges::none_of(tensor.uses, reads)) continue;
     const bool is_plain =
         tensor.is_matrix() && std::ranges::all_of(tensor.uses, reads) && std::ranges::all_of(tensor.uses, lies_plainly);
-    if (!is_plain || (readers.cols > 0 && readers.cols != tensor.from.cols)) return false;
+    if (!is_plain || rotated_[i] || (readers.cols > 0 && readers.cols != tensor.from.cols)) return false;
     readers.tensors.push_back(i);
     readers.cols = tensor.from.cols;
     readers.rows += tensor.from.rows;

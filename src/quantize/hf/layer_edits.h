@@ -30,9 +30,11 @@ struct TensorEdit {
 
 class LayerEdits {
  public:
-  // quantized: of each of the source's tensors, whether it will be. All must outlive the edits.
+  // quantized, rotated: of each of the source's tensors, whether it will be, and whether its inputs will be rotated, so that
+  // no factors can be folded into what computes them. All must outlive the edits.
   LayerEdits(const ModelSource& source, const HfMethod& method, const MethodSettings& settings,
-             const std::vector<bool>& quantized, const FindInputs& inputs, Team& team);
+             const std::vector<bool>& quantized, const std::vector<bool>& rotated, const FindInputs& inputs,
+             Team& team);
 
   // Finds the edits of a layer; forgets those of others. notes: what the user should know is added.
   void open_layer(int layer, std::vector<std::string>& notes);
@@ -50,7 +52,7 @@ class LayerEdits {
   const ModelSource& source_;
   const HfMethod& method_;
   const MethodSettings& settings_;
-  const std::vector<bool>& quantized_;
+  const std::vector<bool>&quantized_, &rotated_;
   const FindInputs& inputs_;
   Team& team_;
   std::map<size_t, TensorEdit> edits_;

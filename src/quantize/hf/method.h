@@ -82,9 +82,10 @@ struct HfMethod {
   std::string_view layout;  // quant_method in config.json
   std::string_view about;   // for help
   NeededInputs needs;
-  bool joins = false;         // wants MatrixContext::largest
-  unsigned flags;             // of MethodFlag
-  std::span<const int> bits;  // that it can have
+  bool joins = false;          // wants MatrixContext::largest
+  bool rounds_inputs = false;  // the layout asks readers to quantize inputs, too
+  unsigned flags;              // of MethodFlag
+  std::span<const int> bits;   // that it can have
   MethodSettings defaults;
   // Why a matrix cannot be quantized so; empty: it can.
   std::string (*misfit)(int rows, int cols, const MethodSettings& settings);

@@ -21,6 +21,7 @@ struct HfTensorChange {
   size_t tensor = 0;              // of the source
   std::string module;             // empty: it stays a plain tensor
   std::vector<ModulePart> parts;  // of a module; else the tensor itself, under its name
+  int rotated = 0;                // inputs of a block that are rotated at run time by Sylvester's matrix; 0: none are
   uint64_t bytes() const;
 };
 
@@ -37,9 +38,11 @@ struct HfPlan {
 
 // Decides everything without reading weights. chooses_group: settings.group is a default, which may become smaller so that
 // it divides the inputs of all matrices. Embeddings, output matrices, routers and what is no linear stay as they are, and so
-// do matrices that the method's layout cannot hold (a warning says so). Throws Error if nothing is left to
+// do matrices that the method's layout cannot hold (a warning says so). rotates: the inputs of down projections are rotated
+// at run time, in blocks of a power of two up to 1024, if the method rounds inputs and its layout can say so. Throws Error if nothing is left to
 // quantize.
-HfPlan plan_hf_model(const ModelSource& source, const HfMethod& method, MethodSettings settings, bool chooses_group);
+HfPlan plan_hf_model(const ModelSource& source, const HfMethod& method, MethodSettings settings, bool chooses_group,
+                     bool rotates = false);
 
 // What was lost in a matrix.
 struct ModuleLoss {

@@ -49,6 +49,7 @@ extern const HfMethod kSmoothQuantMethod = {
     .layout = "compressed-tensors",
     .about = "SmoothQuant: int8 weights and inputs, outliers of inputs moved to weights",
     .needs = NeededInputs::kSample,
+    .rounds_inputs = true,
     .flags = flags_of({MethodFlag::kAlpha}),
     .bits = kSmoothBits,
     .defaults = {.bits = 8, .group = 0},

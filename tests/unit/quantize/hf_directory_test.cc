@@ -116,7 +116,8 @@ TEST_P(RoundTrips, ReadAsTheSolverSaid) {
   // The same once more, step by step.
   std::vector<bool> quantized;
   for (const HfTensorChange& change : plan.changes) quantized.push_back(!change.module.empty());
-  LayerEdits edits(source, method, plan.settings, quantized, inputs, team_);
+  const std::vector<bool> rotated(quantized.size());
+  LayerEdits edits(source, method, plan.settings, quantized, rotated, inputs, team_);
   SolverState state{team_};
   std::vector<std::string> notes;
   int layer = -1;
