@@ -60,10 +60,18 @@ def test_methods_work_on_rotated_models(models, tmp_path, method, most):
     assert config["tie_word_embeddings"] is False
     groups = config["quantization_config"].get("transform_config", {}).get("config_groups", {})
     assert bool(groups) == (method in ("fp8", "smoothquant"))  # which round inputs
+    assert ("matrices are rotated at run time" in done.stderr) == bool(groups)
     for group in groups.values():
         assert group["type"] == "hadamard" and [use["location"] for use in group["apply"]] == ["input", "weight_input"]
         assert all(module.endswith("mlp.down_proj") for module in group["apply"][0]["targets"])
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_the_online_part_can_be_left_out(models, tmp_path):
+    done = quire("quantize", models / "llama", tmp_path / "out", "--method", "fp8", "--rotate", "--no-online-rotation")
+    assert done.returncode == 0 and "run time" not in done.stderr, done.stderr
+    assert "transform_config" not in json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
+    assert 0 < kl(tmp_path / "out", models / "llama") < 0.2
 
 
 def test_bits_do_not_depend_on_threads(models, tmp_path):
@@ -88,6 +96,9 @@ def test_other_models_are_refused(tmp_path, name, why):
 def test_bad_command_lines_exit_with_2(models, tmp_path):
     done = quire("quantize", models / "llama", tmp_path / "out", "--type", "Q4_0", "--rotate", "--dry-run")
     assert done.returncode == 2 and "--rotate" in done.stderr
+    for flags in ["--type", "Q4_0", "--rotate"], ["--method", "fp8"]:
+        done = quire("quantize", models / "llama", tmp_path / "out", *flags, "--no-online-rotation")
+        assert done.returncode == 2 and "--no-online-rotation" in done.stderr, done.stderr
     done = quire("quantize", models / "llama", tmp_path / "out", "--rotate")
     assert done.returncode == 2 and "--method is required" in done.stderr
 

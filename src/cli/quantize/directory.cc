@@ -182,7 +182,7 @@ void quantize_directory(const DirectoryFlags& o, const DirectoryJob& job) {
         of_rotated = Checkpoint::open(rotated->path());
       }
       const ModelSource source = open_model_source(of_rotated ? *of_rotated : original);
-      plan = plan_hf_model(source, method, settings, !o.group, o.rotate);
+      plan = plan_hf_model(source, method, settings, !o.group, o.rotate && !o.no_online_rotation);
       if (rotated)
         plan->warnings.insert(plan->warnings.begin(), rotated->warnings().begin(), rotated->warnings().end());
       if (job.dry_run) {

@@ -18,6 +18,7 @@ struct DirectoryFlags {
   std::optional<float> alpha;
   bool symmetric = false, asymmetric = false, act_order = false, static_groups = false, no_double = false;
   bool rotate = false;  // also without a method
+  bool no_online_rotation = false;
 
   CLI::Option* method_option = nullptr;
 };

@@ -291,11 +291,19 @@ void add_quantize_command(CLI::App& app) {
       "--force", o->force,
       "overwrite an existing file, or replace an existing model directory; with --resume, also start over "
       "if what is kept is of other flags or files");
+  CLI::Option* const rotate =
+      command
+          ->add_flag(
+              "--rotate", o->directory.rotate,
+              "first rotate the hidden states, which spreads outliers over all dimensions (QuaRot); the rotation is "
+              "folded into the weights. Takes room for a copy of the model next to OUT")
+          ->excludes(dry_run);
   command
-      ->add_flag("--rotate", o->directory.rotate,
-                 "first rotate the hidden states, which spreads outliers over all dimensions (QuaRot); the rotation is "
-                 "folded into the weights. Takes room for a copy of the model next to OUT")
-      ->excludes(dry_run);
+      ->add_flag("--no-online-rotation", o->directory.no_online_rotation,
+                 "smoothquant, fp8: do not rotate the inputs of down projections at run time, for programs that ignore "
+                 "transform_config")
+      ->needs(rotate)
+      ->needs(method);
   command
       ->add_flag("--resume", o->resume,
                  "if the run ends early, keep what is finished in OUT.partial; the same command continues it")

@@ -408,6 +408,11 @@ HfPlan plan_hf_model(const ModelSource& source, const HfMethod& method, MethodSe
   }
   if (std::ranges::find(plan.float_modules, "lm_head") == plan.float_modules.end())
     plan.float_modules.push_back("lm_head");  // libraries make one even of a tied embedding
+  if (const auto count = std::ranges::count_if(plan.changes, [](const auto& c) { return c.rotated > 0; }); count > 0)
+    plan.warnings.push_back(
+        fmt::format("the inputs of {} matrices are rotated at run time, as transform_config says; programs that ignore "
+                    "it, such as transformers 5, compute nonsense",
+                    count));
   for (const auto& [why, modules] : misfits)
     plan.warnings.push_back(
         fmt::format("{} matrices stay in float, such as {}: {}", modules.size(), modules.front(), why));
