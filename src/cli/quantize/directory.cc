@@ -176,12 +176,8 @@ void quantize_directory(const DirectoryFlags& o, const DirectoryJob& job) {
       if (job.resume) partial = open_partial(*job.command, original, job.output, job.force);
       Team team(job.threads > 0 ? job.threads : usable_cores());
       std::optional<RotatedCopy> rotated;
-      std::optional<Checkpoint> of_rotated;
-      if (o.rotate) {
-        rotated.emplace(original, job.output, partial.get(), team, progress, check);
-        of_rotated = Checkpoint::open(rotated->path());
-      }
-      const ModelSource source = open_model_source(of_rotated ? *of_rotated : original);
+      if (o.rotate) rotated.emplace(original, job.output, partial.get(), team, progress, check);
+      const ModelSource source = open_model_source(rotated ? rotated->checkpoint() : original);
       plan = plan_hf_model(source, method, settings, !o.group, o.rotate && !o.no_online_rotation);
       if (rotated)
         plan->warnings.insert(plan->warnings.begin(), rotated->warnings().begin(), rotated->warnings().end());

@@ -139,12 +139,8 @@ void run_quantize(const QuantizeFlags& o) {
       if (o.resume) partial = open_partial(*o.command, original, o.output, o.force);
       Team team(o.threads > 0 ? o.threads : usable_cores());
       std::optional<RotatedCopy> rotated;
-      std::optional<Checkpoint> of_rotated;
-      if (o.directory.rotate) {
-        rotated.emplace(original, o.output, partial.get(), team, progress, check);
-        of_rotated = Checkpoint::open(rotated->path());
-      }
-      const Checkpoint& checkpoint = of_rotated ? *of_rotated : original;
+      if (o.directory.rotate) rotated.emplace(original, o.output, partial.get(), team, progress, check);
+      const Checkpoint& checkpoint = rotated ? rotated->checkpoint() : original;
       const std::string input = rotated ? rotated->path().string() : o.input;
       std::optional<ImportanceMatrix> importance;
       std::optional<Calibration> calibration;

@@ -39,6 +39,7 @@ RotatedCopy::RotatedCopy(const Checkpoint& from, const std::string& output, cons
     check();
     progress.step(written, total, name);
   });
+  checkpoint_ = Checkpoint::open(path_);
 }
 
 RotatedCopy::~RotatedCopy() {

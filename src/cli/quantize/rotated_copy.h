@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,13 @@ class RotatedCopy {
   RotatedCopy& operator=(const RotatedCopy&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
   // What the user should know of the model's files.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   std::filesystem::path path_;
+  std::optional<Checkpoint> checkpoint_;
   std::vector<std::string> warnings_;
 };
 

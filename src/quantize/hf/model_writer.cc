@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cmath>
 #include <map>
@@ -17,8 +16,8 @@
 #include "base/files/output_folder.h"
 #include "format/safetensors_writer.h"
 #include "json/field.h"
-#include "ops/input_transform.h"
 #include "quant/encode.h"
+#include "quantize/hf/online_rotation.h"
 
 namespace quire {
 namespace {
@@ -94,56 +93,12 @@ JoinedKey joined_key(const Slot& slot) {
   return {slot.layer, first(slot.tensor), slot.item};
 }
 
-// The block of a matrix' inputs that is rotated at run time; 0: none. The inputs of down projections have the largest
-// outliers, and no rotation of the residual stream reaches them. It costs time, and helps only where inputs are rounded.
-int rotatable_block(const SourceTensor& tensor, const HfMethod& method) {
-  constexpr int kSmallest = 16;   // fewer mix too little
-  constexpr int kLargest = 1024;  // more hardly gain, and libraries store the square of it
-  if (method.layout != "compressed-tensors" || !method.rounds_inputs || tensor.uses.size() != 1 ||
-      tensor.uses.front().slot.tensor != Tensor::kDown)
-    return 0;
-  const int block = 1 << std::countr_zero(static_cast<unsigned>(tensor.from.cols));
-  return block < kSmallest ? 0 : std::min(block, kLargest);
-}
-
-// Modules by the size of the block of inputs that is rotated.
-std::map<int, std::vector<std::string>> rotated_modules(const HfPlan& plan) {
-  std::map<int, std::vector<std::string>> modules;
+RotatedModules rotated_modules(const HfPlan& plan) {
+  RotatedModules modules;
   for (const HfTensorChange& change : plan.changes) {
     if (change.rotated > 0) modules[change.rotated].push_back(change.module);
   }
   return modules;
-}
-
-std::string rotation_name(int size) { return fmt::format("down_{}", size); }
-
-// compressed-tensors' transform_config.
-Json transform_config(const HfPlan& plan) {
-  Json groups = Json::object();
-  for (const auto& [size, modules] : rotated_modules(plan)) {
-    const Json targets = modules;
-    const auto apply = [&targets](const char* location, bool inverse) {
-      return Json{{"targets", targets}, {"location", location}, {"inverse", inverse}, {"ignore", Json::array()}};
-    };
-    groups[rotation_name(size)] = {
-        {"type", "hadamard"}, {"apply", {apply("input", false), apply("weight_input", true)}},
-        {"randomize", false}, {"requires_grad", false},
-        {"head_dim", size},   {"precision", "torch.float64"}};
-  }
-  Json config = Json::object();
-  config["config_groups"] = std::move(groups);
-  return config;
-}
-
-// Sylvester's matrix, as libraries store the rotation. [size][size].
-std::vector<std::byte> stored_rotation(int size, TensorType type) {
-  std::vector<float> matrix;
-  for (int i = 0; i < size * size; ++i)
-    matrix.push_back(std::popcount(static_cast<unsigned>(i / size) & static_cast<unsigned>(i % size)) % 2 == 0 ? 1.0f
-                                                                                                               : -1.0f);
-  std::vector<std::byte> bytes(matrix.size() * info(type).block_bytes);
-  static_cast<void>(encode_row(type, matrix, {}, bytes));  // any float type holds 1 and -1
-  return bytes;
 }
 
 // Writes one directory.
@@ -185,7 +140,7 @@ class Writer {
       if (tensor.from.view && tensor.from.view->bytes.size() >= size_t{1} << 20) source_.release();
     }
     for (const auto& [size, modules] : rotated_modules(plan_))
-      file.write(next++, stored_rotation(size, source_.float_type));
+      file.write(next++, rotation_tensor(size, source_.float_type));
     file.finish();
     write_config(folder);
     for (const std::filesystem::path& other : source_.files) folder.copy(other);
@@ -215,10 +170,10 @@ class Writer {
       for (const ModulePart& part : change.parts) all.push_back({change.module + part.ending, part.type, part.shape});
     }
     // One copy for all modules, as the library stores what they share.
-    for (const auto& [size, modules] : rotated_modules(plan_))
-      all.push_back({fmt::format("{}.{}_input.weight", modules.front(), rotation_name(size)),
-                     source_.float_type,
-                     {static_cast<uint64_t>(size), static_cast<uint64_t>(size)}});
+    for (const auto& [size, modules] : rotated_modules(plan_)) {
+      const auto side = static_cast<uint64_t>(size);
+      all.push_back({rotation_tensor_name(size, modules), source_.float_type, {side, side}});
+    }
     return all;
   }
 
@@ -281,10 +236,7 @@ class Writer {
         context.inputs = std::make_shared<const InputStatistics>(divided_inputs(*context.inputs, edit->columns));
     }
     if (const int size = plan_.changes[i].rotated; size > 0) {
-      InputTransform transform;
-      transform.rotation.size = size;
-      for (int r = 0; r < weights.rows; ++r)
-        transform_row(transform, weights.row(r).data(), weights.cols, weights.row(r).data());
+      rotate_inputs(size, weights);
       context.inputs = nullptr;  // they are of the inputs before the rotation
     }
     context.largest = plan_.method->joins ? largest_of_joined(tensor) : 0;
@@ -340,7 +292,8 @@ class Writer {
   void write_config(const OutputFolder& folder) const {
     Json config = source_.config_json;
     config["quantization_config"] = plan_.method->describe(plan_.settings, plan_.float_modules);
-    if (!rotated_modules(plan_).empty()) config["quantization_config"]["transform_config"] = transform_config(plan_);
+    if (const RotatedModules modules = rotated_modules(plan_); !modules.empty())
+      config["quantization_config"]["transform_config"] = transform_config(modules);
     folder.write("config.json", config.dump(2) + "\n");
   }
 
