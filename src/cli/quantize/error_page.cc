@@ -7,15 +7,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/text/escape_html.h"
-#include "cli/chat/output.h"
+#include "cli/figure/picture.h"
 #include "quantize/allocation/tensor_groups.h"
 
 namespace quire {
 namespace {
-
-// Text from files, in an element or an attribute.
-std::string shown_text(std::string_view text) { return escape_html(escape_controls(text, true)); }
 
 constexpr std::string_view kStyle = R"(
 :root { color-scheme: light dark; --page: #fbfbfa; --text: #1b1c1e; --quiet: #5b6068; --line: #d4d6da; --bar: #2a6fdb; --worst: #b3261e; }
