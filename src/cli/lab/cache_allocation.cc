@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-// The room of all running sequences. Concepts of a sequence's room: how much, whether it can grow, giving it back.
+// The token slots of the pool, and the room that each sequence has of them.
 class RoomPool {
  public:
   RoomPool(CacheAllocation allocation, int longest, int pool_tokens)

@@ -29,7 +29,8 @@ std::vector<SequenceLength> draw_conversations(size_t count) {
     return (static_cast<double>(random() >> 11) + 0.5) / static_cast<double>(uint64_t{1} << 53);
   };
   const auto draw = [&](double median, double sigma) {
-    const double normal = std::sqrt(-2 * std::log(uniform())) * std::cos(2 * std::numbers::pi * uniform());
+    const double radius = std::sqrt(-2 * std::log(uniform()));  // Box and Muller, in this order on every compiler
+    const double normal = radius * std::cos(2 * std::numbers::pi * uniform());
     return static_cast<int>(std::clamp(median * std::exp(sigma * normal), 1.0, static_cast<double>(kLongestDrawn)));
   };
   std::vector<SequenceLength> lengths(count);
@@ -40,13 +41,14 @@ std::vector<SequenceLength> draw_conversations(size_t count) {
 
 // The first requests of the trace that have a prompt and an answer.
 std::vector<SequenceLength> traced_lengths(const std::string& path, size_t most) {
-  constexpr int kLongest = 1 << 22;  // so that sums of tokens fit an int
+  // So that the slots of the pool fit an int, and the simulation takes seconds.
+  constexpr int kLongestPrompt = 1 << 22, kLongestAnswerTraced = 1 << 16;
   std::vector<SequenceLength> lengths;
   for (const TraceRow& row : read_trace(path)) {
     if (row.input_tokens < 1 || row.output_tokens < 1 || lengths.size() == most) continue;
-    if (row.input_tokens > kLongest || row.output_tokens > kLongest)
-      throw invalid("--trace {}: a request has {} and {} tokens; the simulation takes at most {} each", path,
-                    row.input_tokens, row.output_tokens, kLongest);
+    if (row.input_tokens > kLongestPrompt || row.output_tokens > kLongestAnswerTraced)
+      throw invalid("--trace {}: a request has {} and {} tokens; the simulation takes at most {} and {}", path,
+                    row.input_tokens, row.output_tokens, kLongestPrompt, kLongestAnswerTraced);
     lengths.push_back({row.input_tokens, row.output_tokens});
   }
   if (lengths.empty()) throw invalid("--trace {}: no request has a prompt and an answer", path);
@@ -91,8 +93,7 @@ LabResult run_paging(const LabOptions& o, Progress& progress) {
   LabResult r;
   r.summary = fmt::format(
       "Contiguous allocation wastes {:.0f} % of the memory it reserves, pages {:.1f} %; the same memory runs {} as "
-      "many "
-      "sequences.",
+      "many sequences.",
       in_percent(contiguous.use.waste()), in_percent(paged.use.waste()),
       times_text(paged.running / contiguous.running));
   const std::string source =

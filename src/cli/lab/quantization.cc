@@ -164,7 +164,9 @@ void time_ladder(const LabOptions& o, const std::shared_ptr<Runtime>& runtime, P
     const ModelInfo& info = runs.back().model().info;
     rung.type = info.quantization;
     rung.bytes = static_cast<double>(info.decode_bytes);
-    rung.bits = 8 * rung.bytes / static_cast<double>(info.parameters);
+    const ModelConfig& config = runs.back().model().target.config;
+    const double looked_up = config.tied_output ? 0 : static_cast<double>(config.vocab) * config.hidden;  // not read
+    rung.bits = 8 * rung.bytes / (static_cast<double>(info.parameters) - looked_up);
   }
   ReadProbe probe(runtime->team);
   progress.stage("measuring speed");
