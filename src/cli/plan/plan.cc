@@ -13,6 +13,8 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/text/quote.h"
+#include "cli/advise/advise.h"
+#include "cli/advise/workload.h"
 #include "cli/commands.h"
 #include "cli/flags/choice_flag.h"
 #include "cli/flags/engine_options.h"
@@ -28,6 +30,7 @@
 #include "engine/runtime.h"
 #include "engine/tuner.h"
 #include "kernels/kernels.h"
+#include "load/report.h"
 #include "model/registry.h"
 #include "plan/machine_probe.h"
 #include "plan/step_probe.h"
@@ -41,8 +44,10 @@ struct PlanOptions {
   int users = 1, context = 0, answer = 0, devices = 1;
   std::string ttft, tpot;
   double price = 0, efficiency = 1;
-  bool probe = true, json = false, force = false, check = false, list = false;
+  bool probe = true, json = false, force = false, check = false, list = false, advise = false;
   PlanCheckOptions checks;
+  std::string budget;
+  AdviseOptions advice;  // without engine and budget
 };
 
 constexpr int kUsualContext = 4096, kUsualAnswer = 256;
@@ -228,6 +233,57 @@ void add_check_options(CLI::App& command, PlanOptions& o) {
       ->capture_default_str();
 }
 
+CLI::Validator budget_check() {
+  return {[](const std::string& text) {
+            double seconds = 0;
+            const std::string wrong = read_seconds(text, seconds);
+            if (!wrong.empty() || (seconds >= kLeastAdviceBudget && seconds <= kMostAdviceBudget)) return wrong;
+            return fmt::format("must be between {:g}s and {:g}s, not {}", kLeastAdviceBudget, kMostAdviceBudget, text);
+          },
+          "", ""};
+}
+
+void add_advise_options(CLI::App& command, PlanOptions& o) {
+  constexpr const char* kGroup = "Advice";
+  CLI::Option* const advise =
+      command
+          .add_flag(
+              "--advise", o.advise,
+              "load MODEL, measure which optimizations help a workload on this machine, and end with a command line")
+          ->group(kGroup);
+  for (const char* other : {"--users", "--context", "--answer", "--ttft", "--tpot", "--svg", "--price", "--efficiency",
+                            "--devices", "--no-probe"})
+    advise->excludes(command.get_option(other));
+  const auto of_advice = [&](CLI::Option* option) { return option->needs(advise)->group(kGroup); };
+  of_advice(command.add_option("--workload", o.advice.workload,
+                               fmt::format("{}, or a JSON file (docs/planning.md)", fmt::join(kAdviceKinds, ", "))))
+      ->type_name("NAME|FILE")
+      ->capture_default_str();
+  of_advice(command.add_option("--slo", o.advice.slo,
+                               "bounds that 95 of 100 requests must keep, as ttft=500ms,tpot=50ms,e2e=10s"))
+      ->check(parsed_by([](const std::string& text) {
+        if (!parse_service_level(text).given()) throw invalid("must have the form ttft=500ms,tpot=50ms,e2e=10s");
+      }));
+  of_advice(command.add_option("--budget", o.budget, "longest time for measuring, as 180s (default: 180s)"))
+      ->check(budget_check())
+      ->type_name("TIME");
+  of_advice(command.add_option("--allow-kl", o.advice.allow_kl,
+                               "largest KL divergence from the default's predictions, in nats, that advice may cost"))
+      ->check(between(0, 100))
+      ->capture_default_str();
+  of_advice(
+      command.add_flag("--exhaustive", o.advice.exhaustive,
+                       "also measure all combinations of the main options, whatever the budget (for comparison)"));
+}
+
+void run_advice(const PlanOptions& o) {
+  AdviseOptions advice = o.advice;
+  advice.engine = o.engine;
+  advice.json = o.json;
+  if (!o.budget.empty()) read_seconds(o.budget, advice.budget);
+  run_advise(advice);
+}
+
 void add_machine_options(CLI::App& command, PlanOptions& o) {
   constexpr const char* kGroup = "Machine";
   std::vector<std::string> names{"this"};
@@ -326,6 +382,7 @@ void add_plan_command(CLI::App& app) {
   command->add_flag("--json", o->json, "print the plan as a JSON object");
   add_machine_options(*command, *o);
   add_check_options(*command, *o);
+  add_advise_options(*command, *o);
   command->callback([o] {
     if (o->list) return list_hardware();
     const int given = !o->engine.model.empty() + !o->shape.empty() + !o->config.empty();
@@ -335,6 +392,11 @@ void add_plan_command(CLI::App& app) {
       throw CLI::ValidationError("--weights", "is for --shape and --hf-config; MODEL says how its weights are stored");
     if (o->check && o->engine.model.empty()) throw CLI::ValidationError("--check", "needs MODEL, which it loads");
     if (o->check && o->hardware != "this") throw CLI::ValidationError("--check", "measures this machine, not another");
+    if (o->advise && o->check) throw CLI::ValidationError("--advise", "excludes --check");
+    if (o->advise && o->engine.model.empty()) throw CLI::ValidationError("--advise", "needs MODEL, which it loads");
+    if (o->advise && o->hardware != "this")
+      throw CLI::ValidationError("--advise", "measures this machine, not another");
+    if (o->advise) return run_advice(*o);
     run_plan(*o);
   });
 }
