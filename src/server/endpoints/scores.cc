@@ -1,11 +1,11 @@
 // /v1/rerank and /v1/score: how well documents fit queries, by a classifier that reads both or by their embeddings.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "quire/text.h"
 #include "server/api/definition.h"
 #include "server/api/request/field_readers.h"
 #include "server/api/service.h"
@@ -15,18 +15,6 @@ namespace quire {
 const ApiDefinition& score_api();
 
 namespace {
-
-double score_of(std::span<const float> results, Score score) {
-  switch (score) {
-    case Score::kSigmoid:
-      return 1 / (1 + std::exp(-double{results[0]}));
-    case Score::kYesNo:
-      return 1 / (1 + std::exp(double{results[1]} - double{results[0]}));
-    case Score::kRaw:
-      break;
-  }
-  return results[0];
-}
 
 // Of vectors of length 1.
 double cosine(std::span<const float> a, std::span<const float> b) {
