@@ -87,8 +87,19 @@ def run_pytest(build, pattern):
     if pytest is None:
         return 0, 0, Counter({"end-to-end tests: tests/e2e/requirements.txt could not be installed": 1}), ""
     environment = dict(os.environ, QUIRE=str(build / "quire"))
-    arguments = [pytest, "-q", "-rs", "--no-header", "-p", "no:cacheprovider", ROOT / "tests/e2e"] + (["-k", pattern] if pattern else [])
-    done = subprocess.run(arguments, capture_output=True, text=True, errors="replace", cwd=ROOT, env=environment, timeout=1800)
+    return read_pytest([pytest, ROOT / "tests/e2e", *(["-k", pattern] if pattern else [])], environment)
+
+
+def run_python_tests():
+    """The Python package's, with the interpreter that it is installed for."""
+    python = ROOT / "build/python-venv/bin/python"
+    if not python.exists() or subprocess.run([python, "-c", "import quire"], capture_output=True, cwd=ROOT).returncode:
+        return 0, 0, Counter({"the Python package could not be built: ./dev python": 1}), ""
+    return read_pytest([python, "-X", "dev", "-m", "pytest", ROOT / "python/tests"], os.environ)
+
+
+def read_pytest(command, environment):
+    done = subprocess.run([*command, "-q", "-rs", "--no-header", "-p", "no:cacheprovider"], capture_output=True, text=True, errors="replace", cwd=ROOT, env=environment, timeout=1800)
     output = done.stdout + done.stderr
     count = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)", output.splitlines()[-1] if output.strip() else "")}
     failed = count.get("failed", 0) + count.get("error", 0)
@@ -106,7 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--filter", nargs="*", default=[], metavar="TEXT", help="only test programs whose name contains one of these")
     parser.add_argument("--build", type=Path, default=Path("build/release"))
-    parser.add_argument("--kinds", default="unit,golden,property,e2e", help="kinds of test programs; e2e: tests/e2e with pytest")
+    parser.add_argument("--kinds", default="unit,golden,property,e2e,python", help="kinds of test programs; e2e: tests/e2e with pytest; python: python/tests")
     parser.add_argument("--timeout", type=int, default=900, help="time limit of each program in seconds")
     parser.add_argument("--jobs", type=int, default=1, help="programs that run at a time")
     parser.add_argument("--again", action="store_true", help="run some suites once more, in other environments")
@@ -128,9 +139,13 @@ def main():
         jobs += [(name, lambda p=p, e=environment, f=pattern: run_gtest(p, arguments.timeout, e, f)) for p in programs if p.name == again]
     jobs = [job for job in jobs if not arguments.filter or any(text in job[0] for text in arguments.filter)]
     alone = []  # the end-to-end tests wait for answers, so nothing runs beside them
-    if not arguments.changed and "e2e" in arguments.kinds.split(",") and (not jobs or not arguments.filter or "e2e" in arguments.filter):
-        pattern = " or ".join(text for text in arguments.filter if text != "e2e" and not any(text in job[0] for job in jobs))
+    kinds = [] if arguments.changed else arguments.kinds.split(",")
+    texts = [text for text in arguments.filter if text not in ("e2e", "python")]
+    if "e2e" in kinds and ("e2e" in arguments.filter or not arguments.filter or (texts and not jobs)):
+        pattern = " or ".join(text for text in texts if not any(text in job[0] for job in jobs))
         alone.append(("e2e", lambda: run_pytest(arguments.build.resolve(), pattern)))
+    if "python" in kinds and (not arguments.filter or "python" in arguments.filter):
+        alone.append(("python", run_python_tests))
 
     def timed(job):
         started = time.monotonic()
