@@ -32,6 +32,7 @@ BELOW = {
     "plan": ["engine"],
     "server": ["engine", "parsers"],
     "load": ["json"],
+    "hub": ["json"],
     "cli": ["server", "plan", "load", "quantize"],
 }
 # Subfolders beside it that a subfolder, and everything in it, must not include.

@@ -1,0 +1,58 @@
+// Models by name: from the caches if they are there, or else downloaded.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hub/model_source.h"
+
+namespace quire {
+
+struct DownloadStatus {
+  enum class Stage : uint8_t { kWaiting, kDownloading, kChecking };  // kWaiting: another program downloads the file
+  Stage stage = Stage::kDownloading;
+  std::string file;              // that is being downloaded
+  uint64_t done = 0, total = 0;  // bytes of all files
+};
+
+struct DownloadOptions {
+  bool offline = false;  // never connect; also by HF_HUB_OFFLINE=1
+  bool update = false;   // ask the server even if the model is there
+  int connections = 4;   // for each file
+  // Both may throw, which ends the download; what came stays and is continued later.
+  std::function<void(const DownloadStatus&)> status = [](const DownloadStatus&) {};
+  std::function<void()> check = [] {};                                       // called ten times a second
+  std::function<void(const std::string&)> note = [](const std::string&) {};  // what the user should know, a line each
+};
+
+// A model on this machine.
+struct StoredModel {
+  std::string name;            // as for -m: "hf:ORG/REPO:Q4_K_M"
+  std::filesystem::path path;  // of the file or folder to open
+  std::string revision = {};   // a commit, or the digest of a manifest
+  uint64_t bytes = 0;
+  std::vector<std::filesystem::path> files = {};
+};
+
+// The model in the caches, without any connection. Hub models: the commit that was downloaded last.
+std::optional<StoredModel> find_stored(const ModelSource& source);
+
+// The same, or downloads it. Files appear under their names only once they are complete and their hashes are right. Throws
+// Error for all that can go wrong, with what to do.
+StoredModel find_or_download(const ModelSource& source, const DownloadOptions& options);
+
+// All models of the hub's, Ollama's and our own cache that Quire could open.
+std::vector<StoredModel> stored_models();
+
+// What remove_stored() would remove: the files, and their bytes. Those that other models use are not among them. A hub model
+// without a file or quantization means all that is there of the repository, in all its revisions. nullopt: nothing is
+// there. Throws Error if it is not clear what is meant.
+std::optional<StoredModel> removable(const ModelSource& source);
+// Returns the bytes freed. Throws Error (kResource) if another program is downloading it.
+uint64_t remove_stored(const ModelSource& source);
+
+}  // namespace quire
