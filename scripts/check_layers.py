@@ -33,7 +33,7 @@ BELOW = {
     "server": ["engine", "parsers"],
     "load": ["json"],
     "hub": ["json"],
-    "cli": ["server", "plan", "load", "quantize"],
+    "cli": ["server", "plan", "load", "hub", "quantize"],
 }
 # Subfolders beside it that a subfolder, and everything in it, must not include.
 APART = {"server/api": ["server/http/", "server/endpoints/"], "server/endpoints": ["server/http/"]}

@@ -27,7 +27,7 @@ const std::vector<std::pair<std::regex, const char*>>& rewrites() {
       {std::regex(R"(^(\S+) requires (\S+)$)"), "$1 needs $2"},
       {std::regex(R"(^A subcommand is required$)"), "no command given; `quire help` lists the commands"},
       {std::regex(R"(^--model is required$)"),
-       "--model is required: a known name (`quire list`), a .gguf file or a model directory"},
+       "--model is required: a known name (`quire list`), a .gguf file, a model directory or hf:ORG/REPO"},
       {std::regex(R"(^INI was not able to parse (?:.*\.)?([^.]+)$)"), "--config: there is no setting '$1'"},
       {std::regex(R"(^(.*) was not readable.*$)"), "--config: cannot read $1"},
   };

@@ -58,8 +58,10 @@ void run_convert(const ConvertFlags& o) {
 void add_convert_command(CLI::App& app) {
   auto o = std::make_shared<ConvertFlags>();
   CLI::App* command = app.add_subcommand("convert", "Write a Hugging Face model as a GGUF file, with its tokenizer");
-  command->add_option("IN", o->input, "directory with config.json, safetensors and tokenizer.json")
-      ->type_name("DIRECTORY")
+  command
+      ->add_option("IN", o->input,
+                   "directory with config.json, safetensors and tokenizer.json, or hf:ORG/REPO:safetensors")
+      ->type_name("MODEL")
       ->required();
   command->add_option("OUT", o->output, "GGUF file to write")->type_name("FILE")->required();
   command->add_option("--type", o->type, "type of the matrices, such as f32, f16, bf16 or q8_0; default: as in IN")

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "hub/download_model.h"
 #include "model/families.h"
 #include "model/registry.h"
 
@@ -51,6 +52,11 @@ void list_models() {
     const fs::path path = folder / name;
     fmt::print("  {}{}\n", path.string(), fs::is_directory(path, ignored) ? "" : "  " + size_of(path));
   }
+  const std::vector<StoredModel> downloaded = stored_models();
+  if (downloaded.empty()) return;
+  fmt::print("Downloaded models (use the name with -m):\n");
+  for (const StoredModel& model : downloaded)
+    fmt::print("  {:<52}  {} MiB\n", model.name, (model.bytes + (1 << 20) - 1) >> 20);
 }
 
 }  // namespace
@@ -75,7 +81,9 @@ void add_list_command(CLI::App& app) {
   command->add_flag("--families", *families, "list the model families that can run, as a Markdown table");
   command->add_flag("--formats", *formats, "list the weight formats that can be loaded, as Markdown tables")
       ->excludes("--families");
-  command->footer("The folder of downloaded models is $QUIRE_MODELS, or else ~/.cache/quire/models.");
+  command->footer(
+      "The folder of known models is $QUIRE_MODELS, or else ~/.cache/quire/models. Downloaded models are those in the "
+      "caches of the Hugging Face hub and of Ollama, and the URLs of `quire pull` (docs/hub.md).");
   command->callback([families, formats] {
     if (*families) return fmt::print("{}", families_markdown());
     if (*formats) return fmt::print("{}\n{}", gguf_types_markdown(), quantization_methods_markdown());

@@ -15,6 +15,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"
+#include "cli/hub/model_names.h"
 
 namespace {
 
@@ -51,12 +52,14 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.allow_config_extras(CLI::config_extras_mode::error);  // a misspelled setting is not ignored
   for (const auto add : quire::kCommands) add(app);
+  quire::download_named_models(app);
   for (CLI::App* command : app.get_subcommands({})) command->group("Commands");
   app.footer(
       "First steps:\n"
       "  quire run -m smollm2 -p \"What is the capital of France?\"\n"
       "  quire run -m smollm2          a chat\n"
       "  quire serve -m model.gguf     the OpenAI API at http://127.0.0.1:8080/v1\n"
+      "  quire run -m hf:ORG/REPO      downloads a model of the Hugging Face hub\n"
       "`quire help COMMAND` describes a command.");
   refuse_octal(app);
   if (argc > 1 && argv[1][0] != '-') {

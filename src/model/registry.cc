@@ -77,6 +77,10 @@ std::filesystem::path resolve_model(const std::string& model) {
     throw not_found("model {} ({}) is not in {} yet; download it with './dev fetch {}', or pass a file with -m", model,
                     known.title, folder.string(), model);
   }
+  if (model.starts_with("hf:") || model.starts_with("ollama:")) {
+    throw not_found("model '{}' is the name of a download, which only commands resolve; `quire pull` prints its path",
+                    model.substr(0, kLongestShown));
+  }
   if (model.size() > kLongestShown) throw not_found("model not found: no file has this path of {} bytes", model.size());
   const std::string hint = did_you_mean(model, names);
   throw not_found("model '{}' not found: no file, directory or known model of this name.{}", model,

@@ -146,8 +146,10 @@ CLI::Validator is_device() {
 
 void add_model_options(CLI::App& app, EngineOptions& o) {
   constexpr int kMost = std::numeric_limits<int>::max();
-  app.add_option("-m,--model", o.model,
-                 "the model: a known name (`quire list`), a .gguf file or a Hugging Face directory")
+  app.add_option(
+         "-m,--model", o.model,
+         "the model: a known name (`quire list`), a .gguf file, a Hugging Face directory, or hf:ORG/REPO[:QUANT], "
+         "ollama:NAME[:TAG] or an https URL, which is downloaded (docs/hub.md)")
       ->type_name("MODEL")
       ->required();
   app.add_option("-c,--max-model-len,--ctx-size", o.max_model_len,

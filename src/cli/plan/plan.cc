@@ -330,7 +330,9 @@ void add_plan_command(CLI::App& app) {
   constexpr const char* kModelGroup = "Model (one of these)";
   command
       ->add_option("MODEL,-m,--model", o->engine.model,
-                   "a known name (`quire list`), a .gguf file or a Hugging Face directory; only headers are read")
+                   "a known name (`quire list`), a .gguf file, a Hugging Face directory or hf:ORG/REPO; only headers "
+                   "are read")
+      ->type_name("MODEL")
       ->group(kModelGroup);
   command
       ->add_option(

@@ -47,6 +47,14 @@ void Progress::step_bytes(size_t done, size_t total) {
   if (is_due()) paint(fmt::format("{}: {} of {} MiB{}", stage_, done >> 20, total >> 20, time_left(done, total)));
 }
 
+void Progress::transfer(size_t done, size_t total, double rate) {
+  if (!is_due()) return;
+  std::string line = fmt::format("{}: {} of {} MiB", stage_, done >> 20, total >> 20);
+  if (rate > 0) line += fmt::format(", {:.1f} MB/s", rate / 1e6);
+  if (rate > 0 && done < total) line += fmt::format(", {} left", duration(static_cast<double>(total - done) / rate));
+  paint(std::move(line));
+}
+
 bool Progress::is_due() const { return terminal_ && Clock::now() - painted_ >= kRepaint; }
 
 std::string Progress::time_left(size_t done, size_t total) const {

@@ -26,6 +26,8 @@ class Progress {
   void step(size_t done, size_t total, std::string_view note = {});
   // The same in bytes: "loading smollm2: 30 of 92 MiB, 2 s left".
   void step_bytes(size_t done, size_t total);
+  // The same for a download, by its rate in bytes a second: "downloading x: 30 of 92 MiB, 12.3 MB/s, 5 s left".
+  void transfer(size_t done, size_t total, double rate);
   // Erases the line, for other output on the terminal.
   void clear();
 

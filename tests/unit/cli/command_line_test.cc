@@ -65,7 +65,8 @@ TEST_F(CommandLine, ExplainsAnArgumentByWhatTheCommandTakes) {
 }
 
 TEST_F(CommandLine, SaysWhatIsMissingOrExcluded) {
-  EXPECT_EQ(refusal("run"), "--model is required: a known name (`quire list`), a .gguf file or a model directory");
+  EXPECT_EQ(refusal("run"),
+            "--model is required: a known name (`quire list`), a .gguf file, a model directory or hf:ORG/REPO");
   EXPECT_EQ(refusal("run -m x -p x --messages m"), "--prompt cannot be combined with --messages");
   EXPECT_EQ(refusal("run -m x -p"), "--prompt needs a value (TEXT)");
 }
