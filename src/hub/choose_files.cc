@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/text/nearest.h"
 #include "base/text/quote.h"
-#include "hub/model_source.h"
+#include "hub/download_source.h"
 
 namespace quire {
 namespace {

@@ -18,14 +18,14 @@ Overloaded(F...) -> Overloaded<F...>;
 
 }  // namespace
 
-std::optional<StoredModel> find_stored(const ModelSource& source) {
+std::optional<StoredModel> find_stored(const DownloadSource& source) {
   return std::visit(Overloaded{[](const HubReference& m) { return find_hub_model(m); },
                                [](const OllamaReference& m) { return find_ollama_model(m); },
                                [](const UrlReference& m) { return find_url_model(m); }},
                     source);
 }
 
-StoredModel find_or_download(const ModelSource& source, const DownloadOptions& options) {
+StoredModel find_or_download(const DownloadSource& source, const DownloadOptions& options) {
   if (!options.update) {
     if (auto found = find_stored(source)) return std::move(*found);
   }
@@ -42,13 +42,13 @@ std::vector<StoredModel> stored_models() {
   return models;
 }
 
-std::optional<StoredModel> removable(const ModelSource& source) {
+std::optional<StoredModel> removable(const DownloadSource& source) {
   if (const auto* hub = std::get_if<HubReference>(&source)) return removable_hub_model(*hub);
   if (const auto* url = std::get_if<UrlReference>(&source)) return find_url_model({.url = url->url});
   return find_stored(source);
 }
 
-uint64_t remove_stored(const ModelSource& source) {
+uint64_t remove_stored(const DownloadSource& source) {
   return std::visit(Overloaded{[](const HubReference& m) { return remove_hub_model(m); },
                                [](const OllamaReference& m) { return remove_ollama_model(m); },
                                [](const UrlReference& m) { return remove_url_model(m); }},

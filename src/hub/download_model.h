@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "hub/model_source.h"
+#include "hub/download_source.h"
 
 namespace quire {
 
@@ -39,11 +39,11 @@ struct StoredModel {
 };
 
 // The model in the caches, without any connection. Hub models: the commit that was downloaded last.
-std::optional<StoredModel> find_stored(const ModelSource& source);
+std::optional<StoredModel> find_stored(const DownloadSource& source);
 
 // The same, or downloads it. Files appear under their names only once they are complete and their hashes are right. Throws
 // Error for all that can go wrong, with what to do.
-StoredModel find_or_download(const ModelSource& source, const DownloadOptions& options);
+StoredModel find_or_download(const DownloadSource& source, const DownloadOptions& options);
 
 // All models of the hub's, Ollama's and our own cache that Quire could open.
 std::vector<StoredModel> stored_models();
@@ -51,8 +51,8 @@ std::vector<StoredModel> stored_models();
 // What remove_stored() would remove: the files, and their bytes. Those that other models use are not among them. A hub model
 // without a file or quantization means all that is there of the repository, in all its revisions. nullopt: nothing is
 // there. Throws Error if it is not clear what is meant.
-std::optional<StoredModel> removable(const ModelSource& source);
+std::optional<StoredModel> removable(const DownloadSource& source);
 // Returns the bytes freed. Throws Error (kResource) if another program is downloading it.
-uint64_t remove_stored(const ModelSource& source);
+uint64_t remove_stored(const DownloadSource& source);
 
 }  // namespace quire

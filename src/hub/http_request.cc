@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "base/error.h"
+#include "hub/download_source.h"
 #include "hub/http_url.h"
-#include "hub/model_source.h"
 
 namespace quire {
 namespace {

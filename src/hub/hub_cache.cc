@@ -10,8 +10,8 @@
 #include "base/files/home_folder.h"
 #include "base/files/mapped_file.h"
 #include "base/files/whole_file.h"
+#include "hub/download_source.h"
 #include "hub/file_lock.h"
-#include "hub/model_source.h"
 
 namespace quire {
 namespace {

@@ -23,7 +23,7 @@ std::filesystem::path hub_cache_folder();
 // One repository of the cache. Nothing is created until something is stored.
 class CachedRepo {
  public:
-  // repo: "ORG/REPO", as parse_model_source() accepts it.
+  // repo: "ORG/REPO", as parse_download_source() accepts it.
   CachedRepo(std::filesystem::path cache, const std::string& repo);
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text/quote.h"
-#include "hub/model_source.h"
+#include "hub/download_source.h"
 #include "json/field.h"
 
 namespace quire {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "hub/choose_files.h"
-#include "hub/model_source.h"
+#include "hub/download_source.h"
 #include "hub/ollama_manifest.h"
 #include "hub/range_journal.h"
 #include "hub/repository.h"
@@ -41,9 +41,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   });
   attempt([&] {
     // A name that is accepted is accepted again as it is spelled.
-    if (const auto source = quire::parse_model_source(text)) {
+    if (const auto source = quire::parse_download_source(text)) {
       const std::string name = quire::source_name(*source);
-      require(quire::source_name(quire::parse_model_source(name).value()) == name);
+      require(quire::source_name(quire::parse_download_source(name).value()) == name);
     }
   });
   return 0;

@@ -19,7 +19,8 @@ std::vector<CLI::Option*> model_options(CLI::App& command) {
 }
 
 // The names of the model in requests: its own, and the one that was asked for.
-std::vector<std::string> served_names(const ModelSource& source, const StoredModel& found, const std::string& asked) {
+std::vector<std::string> served_names(const DownloadSource& source, const StoredModel& found,
+                                      const std::string& asked) {
   if (const auto* hub = std::get_if<HubReference>(&source)) {
     const bool is_file = found.path.extension() == ".gguf";
     const std::string own = is_file ? found.path.stem().string() : std::filesystem::path(hub->repo).filename().string();
@@ -42,13 +43,7 @@ void replace_names(CLI::App& command, const DownloadOptions& options) {
   for (CLI::Option* option : model_options(command)) {
     std::vector<std::string> values = option->results();
     for (std::string& value : values) {
-      const auto source = parse_model_source(value);
-      if (!source) continue;
-      const StoredModel found = download_and_show(*source, options);
-      CLI::Option* const names = command.get_option_no_throw("--served-model-name");
-      if (names && names->count() == 0 && option->check_lname("model"))
-        set(*names, served_names(*source, found, value));
-      value = found.path.string();
+      if (const auto found = local_copy(value, options)) value = found->path;
     }
     if (values != option->results()) set(*option, values);
   }
@@ -57,7 +52,19 @@ void replace_names(CLI::App& command, const DownloadOptions& options) {
 
 }  // namespace
 
-StoredModel download_and_show(const ModelSource& source, DownloadOptions options) {
+std::optional<LocalCopy> local_copy(const std::string& asked, const DownloadOptions& options) {
+  const auto source = parse_download_source(asked);
+  if (!source) return std::nullopt;
+  const StoredModel found = download_and_show(*source, options);
+  return LocalCopy{found.path.string(), served_names(*source, found, asked)};
+}
+
+bool is_offline(const CLI::App& command) {
+  const CLI::Option* const flag = command.get_option_no_throw("--offline");
+  return flag && flag->count() > 0;
+}
+
+StoredModel download_and_show(const DownloadSource& source, DownloadOptions options) {
   std::optional<StoredModel> found;
   DownloadLine line;
   options.status = [&](const DownloadStatus& status) { line.show(status); };

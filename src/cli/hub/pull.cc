@@ -12,8 +12,8 @@
 namespace quire {
 namespace {
 
-ModelSource downloadable(const std::string& name) {
-  if (auto source = parse_model_source(name)) return std::move(*source);
+DownloadSource downloadable(const std::string& name) {
+  if (auto source = parse_download_source(name)) return std::move(*source);
   for (const RegisteredModel& model : registered_models()) {
     if (model.name == name)
       throw unsupported("{} ({}) comes with Quire's repository: download it with './dev fetch {}' there", name,
@@ -44,9 +44,9 @@ void add_pull_command(CLI::App& app) {
       "A download that was interrupted is continued. Every file's hash is checked.\n"
       "HF_TOKEN, HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE, OLLAMA_MODELS, https_proxy: docs/hub.md.");
   command->callback([flags] {
-    std::vector<ModelSource> sources;  // all names are checked before the first download
+    std::vector<DownloadSource> sources;  // all names are checked before the first download
     for (const std::string& name : flags->names) sources.push_back(downloadable(name));
-    for (const ModelSource& source : sources) {
+    for (const DownloadSource& source : sources) {
       const StoredModel found = download_and_show(source, flags->options);
       fmt::print("{}\n", found.path.string());
     }

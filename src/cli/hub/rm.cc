@@ -33,7 +33,7 @@ void ask_to_remove(const StoredModel& model) {
 }
 
 void remove_model(const std::string& name, bool yes) {
-  const auto source = parse_model_source(name);
+  const auto source = parse_download_source(name);
   if (source) {
     const auto found = removable(*source);
     if (!found) throw not_found("{} is not downloaded; `quire list` shows what is there", name);

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 StoredModel find_model(const std::string& name) {
-  if (const auto source = parse_model_source(name)) {
+  if (const auto source = parse_download_source(name)) {
     if (auto found = find_stored(*source)) return std::move(*found);
     throw not_found("{} is not downloaded; `quire pull {}` downloads it, `quire list` shows what is there", name, name);
   }

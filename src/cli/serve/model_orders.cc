@@ -12,6 +12,7 @@
 #include "base/text/duration.h"
 #include "cli/command_line.h"
 #include "cli/flags/engine_options.h"
+#include "cli/hub/model_names.h"
 #include "engine/memory_plan.h"
 #include "model/checkpoint.h"
 #include "model/registry.h"
@@ -31,7 +32,7 @@ KeepAlive read_keep_alive(const std::string& text) {
 }
 
 // NAME=MODEL, unless there is a file of this name. A name has no slash, so that the paths of others stay paths.
-ModelOrder order_of(const std::string& argument, const EngineOptions& common) {
+ModelOrder named_order(const std::string& argument, const EngineOptions& common) {
   ModelOrder order{.names = {}, .engine = common};
   const size_t equals = argument.find('=');
   std::error_code ignored;
@@ -119,8 +120,9 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   command
       .add_option(
           "-m,--model", flags.models,
-          "the model: a known name (`quire list`), a .gguf file or a Hugging Face directory; NAME=MODEL to serve "
-          "it under that name. May be repeated: each request then names its model (docs/serving.md)")
+          "the model: a known name (`quire list`), a .gguf file, a Hugging Face directory, or hf:ORG/REPO[:QUANT], "
+          "ollama:NAME[:TAG] or an https URL, which is downloaded (docs/hub.md); NAME=MODEL to serve it under that "
+          "name. May be repeated: each request then names its model (docs/serving.md)")
       ->type_name("[NAME=]MODEL")
       ->allow_extra_args(false);
   command
@@ -136,18 +138,22 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->type_name("TIME");
 }
 
-std::vector<ModelOrder> read_model_orders(const ModelFlags& flags, const EngineOptions& common) {
+std::vector<ModelOrder> read_model_orders(const ModelFlags& flags, const EngineOptions& common, bool offline) {
   EngineOptions each = common;
   each.memory_bytes = 0;  // --memory is for all together
   each.reserved_bytes = common.constraint_bytes;
   std::vector<ModelOrder> orders;
-  for (const std::string& model : flags.models) orders.push_back(order_of(model, each));
+  for (const std::string& model : flags.models) orders.push_back(named_order(model, each));
   if (!flags.preset.empty()) {
     for (ModelOrder& order : read_preset(flags.preset, each)) orders.push_back(std::move(order));
   }
   if (orders.empty()) throw CLI::RequiredError("--model or --models-preset");
   for (ModelOrder& order : orders) {
     if (!order.keep_alive) order.keep_alive = read_keep_alive(flags.keep_alive);
+    if (auto local = local_copy(order.engine.model, {.offline = offline})) {
+      order.engine.model = std::move(local->path);
+      if (order.names.empty()) order.names = std::move(local->names);
+    }
   }
   orders.front().at_start = true;
   if (is_single(orders)) {

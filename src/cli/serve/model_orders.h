@@ -37,8 +37,9 @@ struct ModelOrder {
 //   load-on-startup = true  (the first model of all is loaded at the start in any case)
 //   pinned = true           never unload it for another model or because it is idle
 //   keep-alive = 10m
-// Throws CLI::ParseError, whose message names the file and the section.
-std::vector<ModelOrder> read_model_orders(const ModelFlags& flags, const EngineOptions& common);
+// Models that are named by where they can be downloaded are downloaded, unless offline. Throws CLI::ParseError, whose message
+// names the file and the section, and Error.
+std::vector<ModelOrder> read_model_orders(const ModelFlags& flags, const EngineOptions& common, bool offline);
 
 // Whether one model is to be served that stays loaded. Then nothing below counts.
 bool is_single(const std::vector<ModelOrder>& orders);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "cli/flags/engine_options.h"
+#include "cli/hub/model_names.h"
 #include "cli/memory/request_memory.h"
 #include "cli/serve/loading.h"
 #include "cli/serve/model_orders.h"
@@ -45,6 +46,7 @@ struct ServeFlags {
   double timeout = 0, grace = 30, header_timeout = 10, body_timeout = 60, write_timeout = 60, idle_timeout = 75,
          load_timeout = 300;  // seconds
   std::string log_level = "info", log_format = "text";
+  bool offline = false;
 };
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -105,7 +107,7 @@ void serve(ServeFlags flags) {
   ServerOptions& options = flags.server;
   options.max_running = flags.engine.max_num_seqs;
   reserve_request_memory(flags.request_memory, options, flags.engine);
-  std::vector<ModelOrder> orders = read_model_orders(flags.models, flags.engine);
+  std::vector<ModelOrder> orders = read_model_orders(flags.models, flags.engine, flags.offline);
   const bool single = is_single(orders);
   if (orders.size() > 1 && !options.model_names.empty())
     throw CLI::ValidationError("--served-model-name", "names one model; with several, use -m NAME=MODEL");
@@ -299,7 +301,8 @@ void add_serve_command(CLI::App& app) {
       "--config FILE reads flags from a file, one a line without the dashes: `model = smollm2`, `port = 8000`, "
       "`api-key = [\"a\", \"b\"]`. Flags on the command line win.\n"
       "Requests that set no sampling parameters use the model's recommendation, which is logged at start.");
-  command->callback([flags, hosts] {
+  command->callback([flags, hosts, command] {
+    flags->offline = is_offline(*command);
     if (!flags->server.uds.empty() && hosts->count() == 0) flags->server.hosts.clear();
     check_collector(flags->server);
     serve(*flags);

@@ -28,15 +28,15 @@ struct UrlReference {
   std::string sha256 = {};  // of a fragment #sha256=HEX; empty: not known
 };
 
-using ModelSource = std::variant<HubReference, OllamaReference, UrlReference>;
+using DownloadSource = std::variant<HubReference, OllamaReference, UrlReference>;
 
 // nullopt: the name has none of these forms, so it is a path or a registered name. Throws Error (kInvalid) for a name of
 // one of these forms that is malformed, or that would lead out of the cache's folders. Pages and files of huggingface.co
 // are read as hf: names.
-std::optional<ModelSource> parse_model_source(std::string_view name);
+std::optional<DownloadSource> parse_download_source(std::string_view name);
 
 // The name again: "hf:ORG/REPO:Q4_K_M".
-std::string source_name(const ModelSource& source);
+std::string source_name(const DownloadSource& source);
 
 // Whether the path of a file in a repository stays inside of it: relative, without empty parts, '.', '..', backslashes and
 // control characters.

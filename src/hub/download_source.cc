@@ -1,4 +1,4 @@
-#include "hub/model_source.h"
+#include "hub/download_source.h"
 
 #include <fmt/format.h>
 
@@ -155,7 +155,7 @@ bool is_path_inside(std::string_view path) {
   }
 }
 
-std::optional<ModelSource> parse_model_source(std::string_view name) {
+std::optional<DownloadSource> parse_download_source(std::string_view name) {
   const auto after = [&](std::string_view prefix) { return name.substr(prefix.size()); };
   if (name.starts_with("hf:")) return parse_hub_model(after("hf:"), name);
   if (name.starts_with("ollama:")) return parse_ollama_model(after("ollama:"), name);
@@ -164,7 +164,7 @@ std::optional<ModelSource> parse_model_source(std::string_view name) {
   return parse_url_model(name);
 }
 
-std::string source_name(const ModelSource& source) {
+std::string source_name(const DownloadSource& source) {
   if (const auto* hub = std::get_if<HubReference>(&source)) {
     return fmt::format("hf:{}{}{}", hub->repo, hub->revision == "main" ? "" : "@" + hub->revision,
                        hub->choice.empty() ? "" : ":" + hub->choice);

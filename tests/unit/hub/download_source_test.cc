@@ -1,4 +1,4 @@
-#include "hub/model_source.h"
+#include "hub/download_source.h"
 
 #include <gtest/gtest.h>
 
@@ -7,16 +7,16 @@
 namespace quire {
 namespace {
 
-std::string respelled(const std::string& name) { return source_name(parse_model_source(name).value()); }
+std::string respelled(const std::string& name) { return source_name(parse_download_source(name).value()); }
 
-HubReference hub_name(const std::string& name) { return std::get<HubReference>(parse_model_source(name).value()); }
+HubReference hub_name(const std::string& name) { return std::get<HubReference>(parse_download_source(name).value()); }
 
-TEST(ModelSource, LeavesPathsAndRegisteredNamesAlone) {
+TEST(DownloadSource, LeavesPathsAndRegisteredNamesAlone) {
   for (const char* name : {"smollm2", "model.gguf", "/models/x", "org/repo", "hf", "", "file:///x", "C:\\x"})
-    EXPECT_FALSE(parse_model_source(name)) << name;
+    EXPECT_FALSE(parse_download_source(name)) << name;
 }
 
-TEST(ModelSource, ReadsNamesOfTheHub) {
+TEST(DownloadSource, ReadsNamesOfTheHub) {
   const HubReference all = hub_name("hf:org/re-po.1@refs/pr/1:dir/x-Q4_0.gguf");
   EXPECT_EQ(all.repo, "org/re-po.1");
   EXPECT_EQ(all.revision, "refs/pr/1");
@@ -26,30 +26,30 @@ TEST(ModelSource, ReadsNamesOfTheHub) {
   EXPECT_EQ(hub_name("hf:gpt2:q8_0").choice, "q8_0");
 }
 
-TEST(ModelSource, SpellsNamesAsTheyAreGiven) {
+TEST(DownloadSource, SpellsNamesAsTheyAreGiven) {
   for (const char* name : {"hf:org/x", "hf:org/x:Q4_K_M", "hf:org/x@v1:a/b.gguf", "ollama:llama3.2:1b",
                            "ollama:user/x:latest", "ollama:127.0.0.1:8080/library/x:latest", "https://a.b/x.gguf?y=1"})
     EXPECT_EQ(respelled(name), name);
   EXPECT_EQ(respelled("ollama:x"), "ollama:x:latest");
 }
 
-TEST(ModelSource, ReadsPagesOfTheHubAsItsNames) {
+TEST(DownloadSource, ReadsPagesOfTheHubAsItsNames) {
   EXPECT_EQ(respelled("https://huggingface.co/org/x"), "hf:org/x");
   EXPECT_EQ(respelled("https://hf.co/org/x/"), "hf:org/x");
   EXPECT_EQ(respelled("https://huggingface.co/org/x/resolve/main/a/b.gguf?download=true"), "hf:org/x:a/b.gguf");
   EXPECT_EQ(respelled("https://huggingface.co/org/x/blob/v1/b.gguf"), "hf:org/x@v1:b.gguf");
 }
 
-TEST(ModelSource, ReadsTheHashOfAUrl) {
+TEST(DownloadSource, ReadsTheHashOfAUrl) {
   const std::string hash(64, 'A');
-  const auto url = std::get<UrlReference>(parse_model_source("https://a/x.gguf#sha256=" + hash).value());
+  const auto url = std::get<UrlReference>(parse_download_source("https://a/x.gguf#sha256=" + hash).value());
   EXPECT_EQ(url.url, "https://a/x.gguf");
   EXPECT_EQ(url.sha256, std::string(64, 'a'));
-  EXPECT_NE(error_of([] { parse_model_source("https://a/x.gguf#sha256=12"); }), "");
-  EXPECT_NE(error_of([] { parse_model_source("https://a/x.gguf#part"); }), "");
+  EXPECT_NE(error_of([] { parse_download_source("https://a/x.gguf#sha256=12"); }), "");
+  EXPECT_NE(error_of([] { parse_download_source("https://a/x.gguf#part"); }), "");
 }
 
-TEST(ModelSource, RefusesNamesThatAreNoPartsOfPaths) {
+TEST(DownloadSource, RefusesNamesThatAreNoPartsOfPaths) {
   for (const char* name : {"hf:",
                            "hf:/x",
                            "hf:org/",
@@ -75,7 +75,7 @@ TEST(ModelSource, RefusesNamesThatAreNoPartsOfPaths) {
                            "https://u:p@h/x.gguf",
                            "https://a/\nx",
                            "https://huggingface.co/"})
-    EXPECT_NE(error_of([&] { parse_model_source(name); }), "") << name;
+    EXPECT_NE(error_of([&] { parse_download_source(name); }), "") << name;
 }
 
 TEST(RepositoryPaths, StayInside) {
