@@ -3,13 +3,13 @@
 
     ./dev bench quant -m MODEL -f TEXT [--calibrate TEXT] [--types Q4_0 Q4_K_M ...] [--methods rtn-int4 ...] [--svg FILE]
 
-Each file is written, compared with MODEL on chunks of TEXT (quire compare), and measured (quire bench); then it is deleted. With --calibrate, GGUF
-types are also written with importance, and with error feedback; methods that look at inputs are left out without it. Nothing else should run.
+Each file is written and compared with MODEL on chunks of TEXT (quire compare). At the end one of each type is measured (quire bench); then all are
+deleted. With --calibrate, GGUF types are also written with importance, and with error feedback; methods that look at inputs are left out without it.
+Nothing else should run.
 """
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +23,7 @@ QUIRE = ROOT / "build/release/quire"
 TYPES = ["Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_0", "IQ4_XS", "MXFP4", "NVFP4", "Q3_K_M", "IQ3_S", "Q2_K"]
 METHODS = ["fp8", "nf4", "rtn-int4", "gptq", "awq", "smoothquant"]
 LOOK_AT_INPUTS = {"gptq", "awq", "smoothquant"}
-COLUMNS = ["type", "bits a weight", "MB", "mean KL", "median KL", "same top", "perplexity", "prefill tok/s", "decode tok/s", "of the limit"]
+COLUMNS = ["type", "bits a weight", "MB", "mean KL", "median KL", "99 %", "max", "same top", "perplexity", "prefill tok/s", "decode tok/s", "of the limit"]
 
 
 def quire(*arguments):
@@ -37,9 +37,8 @@ def size_of(path):
     return sum(f.stat().st_size for f in path.rglob("*") if f.suffix == ".safetensors") if path.is_dir() else path.stat().st_size
 
 
-def measure(name, path, o, parameters):
+def accuracy(name, path, o, parameters):
     compared = json.loads(quire("compare", "-m", path, "-b", o.model, "-f", o.file, "--chunks", o.chunks, "--json"))
-    prefill, decode = json.loads(quire("bench", "-m", path, "-p", 512, "-n", 64, "-b", 1, "-r", 3, "--json"))["results"]
     size = size_of(path)
     return {
         "type": name,
@@ -48,12 +47,16 @@ def measure(name, path, o, parameters):
         "mean KL": compared["mean_kl"]["value"],
         "KL error": compared["mean_kl"]["error"],
         "median KL": compared["median_kl"],
+        "p99 KL": compared["p99_kl"],
+        "max KL": compared["max_kl"],
         "same top": 100 * compared["same_top"]["value"],
         "perplexity": compared["perplexity"]["value"],
-        "prefill tok/s": prefill["tokens_per_second"],
-        "decode tok/s": decode["tokens_per_second"],
-        "of the limit": 100 * decode["of_limit"],
     }
+
+
+def speed(path):
+    prefill, decode = json.loads(quire("bench", "-m", path, "-p", 512, "-n", 64, "-b", 1, "-r", 3, "--json"))["results"]
+    return {"prefill tok/s": prefill["tokens_per_second"], "decode tok/s": decode["tokens_per_second"], "of the limit": 100 * decode["of_limit"]}
 
 
 def variants(o):
@@ -95,6 +98,32 @@ def picture(rows):
     return svg.html()
 
 
+def write_and_compare(o, parameters, folder):
+    """A row for each variant. A file is kept if it is the first of its type: the others have the same bytes and speed."""
+    rows, kept = [], {}
+    for name, is_directory, flags in variants(o):
+        kind = name.partition(",")[0]
+        path = folder / (f"{kind}-{len(rows)}" + ("" if is_directory else ".gguf"))
+        quire("quantize", o.model, path, *flags)
+        rows.append(accuracy(name, path, o, parameters) | {"file": kept.setdefault(kind, path)})
+        print(f"{name}: {rows[-1]['MB']:.1f} MB, mean KL {rows[-1]['mean KL']:.4f}", file=sys.stderr, flush=True)
+        if kept[kind] != path:
+            path.unlink()
+    return rows
+
+
+def measure_speeds(rows):
+    speeds = {path: speed(path) for path in dict.fromkeys(row["file"] for row in rows)}
+    for row in rows:
+        row |= speeds[row.pop("file")]
+
+
+def print_table(rows):
+    print("| " + " | ".join(COLUMNS) + " |\n|---|" + "--:|" * (len(COLUMNS) - 1))
+    for r in rows:
+        print(f"| {r['type']} | {r['bits a weight']:.2f} | {r['MB']:.1f} | {r['mean KL']:.4f} ± {r['KL error']:.4f} | {r['median KL']:.4f} | {r['p99 KL']:.3f} | {r['max KL']:.2f} | {r['same top']:.1f} % | {r['perplexity']:.2f} | {r['prefill tok/s']:.0f} | {r['decode tok/s']:.0f} | {r['of the limit']:.0f} % |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", required=True, help="the model, as -m takes it; its own weights are the reference")
@@ -108,19 +137,10 @@ def main():
     parser.add_argument("--json", help="file for all figures")
     o = parser.parse_args()
     parameters = json.loads(quire("inspect", o.model, "--json"))["parameters"]
-    rows = []
-    print("| " + " | ".join(COLUMNS) + " |\n|---|" + "--:|" * (len(COLUMNS) - 1))
     with tempfile.TemporaryDirectory() as folder:
-        for name, is_directory, flags in variants(o):
-            path = Path(folder) / ("model" if is_directory else "model.gguf")
-            quire("quantize", o.model, path, *flags)
-            r = measure(name, path, o, parameters)
-            rows.append(r)
-            print(f"| {name} | {r['bits a weight']:.2f} | {r['MB']:.1f} | {r['mean KL']:.4f} ± {r['KL error']:.4f} | {r['median KL']:.4f} | {r['same top']:.1f} % | {r['perplexity']:.2f} | {r['prefill tok/s']:.0f} | {r['decode tok/s']:.0f} | {r['of the limit']:.0f} % |", flush=True)
-            if is_directory:
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        rows = write_and_compare(o, parameters, Path(folder))
+        measure_speeds(rows)
+    print_table(rows)
     if o.svg:
         Path(o.svg).write_text(picture(rows) + "\n")
     if o.json:

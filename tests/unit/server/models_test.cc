@@ -263,18 +263,19 @@ TEST_F(ModelsOnRequest, FailWithAReason) {
 }
 
 TEST_F(ModelsOnRequest, AreNotWaitedForByAServerThatStops) {
-  std::atomic<bool> loading{false}, go_on{false};
-  on_load_ = [&] {
-    loading = true;
-    while (!go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // Loading outlives the test's body.
+  const auto loading = std::make_shared<std::atomic<bool>>(false), go_on = std::make_shared<std::atomic<bool>>(false);
+  on_load_ = [loading, go_on] {
+    *loading = true;
+    while (!*go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
   std::thread asking([&] { EXPECT_EQ(chat("small").status, 503); });
-  ASSERT_TRUE(eventually([&] { return loading.load(); }));
+  ASSERT_TRUE(eventually([&] { return loading->load(); }));
   EXPECT_EQ(state("small"), "loading");
   server_->stop();
   server_->stop();
   asking.join();
-  go_on = true;
+  *go_on = true;
 }
 
 TEST(Models, NeedNamesOfTheirOwn) {
