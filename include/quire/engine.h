@@ -315,13 +315,15 @@ struct Runtime;
 std::shared_ptr<Runtime> make_runtime(const EngineOptions& options);
 
 // Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h, engine/memory_plan.h,
-// engine/watch/snapshot.h.
+// engine/watch/snapshot.h, engine/explain/explanation.h.
 class Tokenizer;
 class ChatTemplate;
 struct ChatInput;
 struct TokenPair;
 struct MemoryPlan;
 struct EngineSnapshot;
+struct ExplainRequest;
+struct Explanation;
 
 // Thread-safe. Runs one scheduling thread and a team of compute threads.
 class Engine {
@@ -386,6 +388,9 @@ class Engine {
   // The newest snapshot of what the engine is doing, and a request for the next one, which comes after the step under way.
   // So whoever watches calls this again and again. Number 0: there is none yet.
   EngineSnapshot snapshot() const;
+  // The numbers of a forward pass over a short prompt. Runs on the calling thread, between steps, with a cache of its own, so
+  // that other answers keep their bits. Throws Error: the request is invalid, memory is short, or another call is running.
+  Explanation explain(const ExplainRequest& request) const;
 
  private:
   struct State;

@@ -13,6 +13,7 @@
 #include "base/signals.h"
 #include "engine/constraint_compiler.h"
 #include "engine/engine_loop.h"
+#include "engine/explain/explain.h"
 #include "engine/remote/executor_process.h"
 #include "engine/request_state.h"
 #include "engine/watch/snapshot.h"
@@ -72,6 +73,8 @@ struct Engine::State {
   std::vector<RequestId> cancelled;
   bool stopping = false;
   uint64_t last_request = 0;
+
+  std::mutex explaining;  // held by a call of explain()
 
   mutable std::mutex stats_mutex;
   EngineStats stats;
@@ -313,6 +316,12 @@ EngineSnapshot Engine::snapshot() const {
   }
   state_->wake.notify_one();
   return state_->loop.watch().latest();
+}
+
+Explanation Engine::explain(const ExplainRequest& request) const {
+  const std::unique_lock one(state_->explaining, std::try_to_lock);
+  if (!one) throw no_resource("another text is being explained; try again when it is done");
+  return quire::explain(state_->model, request);
 }
 
 const Tokenizer& Engine::tokenizer() const {
