@@ -19,6 +19,7 @@ void EngineCompleter::cancel(RequestId id) { engine_.cancel(id); }
 const ModelInfo& EngineCompleter::info() const { return engine_.info(); }
 EngineStats EngineCompleter::stats() const { return engine_.stats(); }
 EngineSnapshot EngineCompleter::snapshot() const { return engine_.snapshot(); }
+Explanation EngineCompleter::explain(const ExplainRequest& request) const { return engine_.explain(request); }
 
 double EngineCompleter::measure_multiply_rate() const {
   const ModelInfo& info = engine_.info();

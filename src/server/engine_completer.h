@@ -47,6 +47,7 @@ class EngineCompleter final : public Completer {
   const ModelInfo& info() const override;
   EngineStats stats() const override;
   EngineSnapshot snapshot() const override;
+  Explanation explain(const ExplainRequest& request) const override;
   double read_bandwidth() const override { return read_bandwidth_; }
   double measure_multiply_rate() const override;
   const ServedText& text() const override { return text_; }

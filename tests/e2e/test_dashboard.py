@@ -5,6 +5,7 @@ QUIRE_SCREENSHOTS=FOLDER saves the pictures of docs/dashboard.md.
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -21,7 +22,7 @@ from conftest import Server, eventually, served, skip_without_binary_and_model
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PREFIXES = ["You are a patient teacher who explains the sea, its tides and its animals to children of eight years. " * 6,
             "You are a cook who knows every soup between Lisbon and Riga and writes recipes in short sentences. " * 4]
-TABS = ["Overview", "Pages", "Prefix tree", "A request", "Chat", "Why a cache"]
+TABS = ["Overview", "Pages", "Prefix tree", "A request", "Chat", "Why a cache", "Explain"]
 # A phone of 360 pixels and a laptop; each in the other's colours.
 SCREENS = {"desktop": {"viewport": {"width": 1100, "height": 800}, "color_scheme": "light"},
            "phone": {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark", "has_touch": True, "is_mobile": True}}
@@ -202,6 +203,28 @@ def test_every_view_shows_the_load(browser, busy, screen):
         fits(page, screen)
         picture(page, f"cache-{screen}")
 
+        visit("Explain")
+        explain(page, "The sea was calm that morning, and", layer=3, head=2)
+        assert re.match(r"\d+ tokens, layer 3 of \d+, head 2 of \d+, which reads KV head \d+\. The last token is “␣and”\.", page.locator("main [role=status]").inner_text())
+        assert page.locator("ol.steps > li").count() == 15
+        weights = page.locator("#step-attention .words").all_inner_texts()
+        assert len(weights) == int(page.locator("main [role=status]").inner_text().split()[0])
+        assert abs(sum(float(words.split(" %")[0]) for words in weights) - 100) < 4  # each is rounded
+        assert page.locator("#step-logits .shares li").count() == 10
+        bars = page.locator("#step-projections .strip").first.locator("button")
+        assert bars.count() == 16
+        bars.nth(2).hover()
+        assert re.match(r"query, number 2: -?[\d.]+", page.locator(".details").inner_text())
+        fits(page, screen)
+        picture(page, f"explain-{screen}")
+
+
+def explain(page, text, layer=0, head=0):
+    for field, value in {"text": text, "layer": layer, "head": head}.items():
+        page.locator(f"#explain-{field}").fill(str(value))
+    page.get_by_role("button", name="Explain", exact=True).click()
+    assert eventually(lambda: not page.locator("main [role=status]").inner_text().startswith(("Up to", "Computing")))
+
 
 def send(page, text):
     page.get_by_label("Message", exact=True).fill(text)
@@ -347,6 +370,15 @@ def test_the_keyboard_alone_is_enough(browser, busy):
         page.keyboard.press("ArrowDown")
         assert "Step 2, token 1" in page.locator(".details").inner_text() and "computed again" in page.locator(".details").inner_text()
 
+        page.evaluate("location.hash = '#explain'")
+        page.locator("#explain-text").wait_for()
+        tab_to("Explain")
+        page.keyboard.press("Enter")
+        assert eventually(lambda: page.locator("ol.steps > li").count() == 15)
+        tab_to("", 1)  # the first number of the first strip
+        page.keyboard.press("ArrowRight")
+        assert ", number 1: " in page.locator(".details").inner_text()
+
 
 HOSTILE = "<img src=x onerror=\"alert(1)\"><script>alert(2)</script>\"'></p>"
 
@@ -355,7 +387,7 @@ def test_hostile_names_and_prompts_are_text(browser):
     skip_without_binary_and_model()
     running = Server("--log-level", "warning", "--max-model-len", "512", name=HOSTILE)
     try:
-        with opened(browser, running) as page:
+        with opened(browser, running, allowed="status of 40[01]") as page:
             live(page)
             assert page.locator("#model").inner_text().startswith(HOSTILE)
             for tab in TABS:
@@ -375,6 +407,13 @@ def test_hostile_names_and_prompts_are_text(browser):
             page.locator("#cache-step").press("End")
             page.wait_for_timeout(300)
             assert page.locator("main img, main script").count() == 0
+            page.get_by_role("link", name="Explain", exact=True).click()
+            explain(page, "<img src=x><b>")
+            assert "<" in "".join(page.locator("#step-attention .label").all_inner_texts())
+            assert page.locator("main img, main b").count() == 0
+            explain(page, HOSTILE)
+            assert page.locator("main [role=status]").inner_text().startswith("Not explained: text: has ")
+            assert page.locator("ol.steps > li").count() == 0
     finally:
         code, log = running.stop()
     assert code == 0, log
@@ -483,7 +522,31 @@ def test_readers_that_do_not_read_cost_no_memory(busy):
             reader.close()
 
 
+def test_explanations_have_the_answers_numbers_and_change_none(busy):
+    text = "The sea was calm that morning, and"
+    body = {"model": "smollm2", "prompt": text, "max_tokens": 40, "temperature": 0, "logprobs": 5, "ignore_eos": True}
+    before = httpx.post(busy.url + "/completions", json=body, timeout=60).json()["choices"][0]
+    with load(busy):
+        asked = []
+        during = threading.Thread(target=lambda: asked.append(httpx.post(busy.url + "/completions", json=body, timeout=60).json()["choices"][0]))
+        during.start()
+        answers = 0
+        while during.is_alive():
+            explained = httpx.post(busy.base + "/dashboard/explain", json={"text": text, "layer": 5, "head": 1}, timeout=60)
+            assert explained.status_code == 200, explained.text
+            answers += 1
+        during.join()
+    assert answers >= 1
+    assert asked[0]["text"] == before["text"] and asked[0]["logprobs"]["token_logprobs"] == before["logprobs"]["token_logprobs"]
+    explained = explained.json()
+    assert len(json.dumps(explained)) < 30_000
+    assert abs(sum(explained["attention"]["weights"]) - 1) < 1e-3
+    top = explained["top_tokens"][0]
+    assert abs(math.log(top["probability"]) - before["logprobs"]["token_logprobs"][0]) < 1e-3
+
+
 def test_it_can_be_switched_off():
     with served("--max-model-len", "512", "--no-dashboard") as plain:
+        assert httpx.post(plain.base + "/dashboard/explain", json={"text": "The sea"}).status_code == 404
         for path in ("/dashboard", "/dashboard/app.js", "/dashboard/events"):
             assert httpx.get(plain.base + path).status_code == 404

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/explain/explanation.h"
 #include "engine/watch/snapshot.h"
 #include "quire/engine.h"
 #include "text/chat_template.h"
@@ -57,6 +58,7 @@ class Completer {
   // Measures: keeps the engine's number of threads busy for about 0.1 s. Throws std::exception if they cannot be had.
   virtual double measure_multiply_rate() const { return 0; }
   virtual const ServedText& text() const = 0;
+  virtual Explanation explain(const ExplainRequest&) const { return {}; }  // as Engine::explain
 };
 
 }  // namespace quire

@@ -50,6 +50,7 @@ struct ApiDefinition {
   std::string_view prompt_field = {};  // that errors of the prompt name; empty: messages, or prompt if it has prompts
   std::string_view instructions_field = "system";
   bool repeats_prompt = false;  // what was asked about the prompt is in each choice of the answer
+  bool reply_computes = false;  // `reply` runs the model, so it takes a place among the answers
 
   // In /openapi.json.
   std::string_view answer_schema = {};  // a name of the components

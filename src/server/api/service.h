@@ -70,6 +70,7 @@ class Service {
   const ServedText& text() const { return completer_.text(); }
   EngineStats stats() const { return completer_.stats(); }
   EngineSnapshot snapshot() const { return completer_.snapshot(); }
+  Explanation explain(const ExplainRequest& request) const { return completer_.explain(request); }
   double read_bandwidth() const { return completer_.read_bandwidth(); }
   double measure_multiply_rate() const { return completer_.measure_multiply_rate(); }
   const ChatFormat& format() const { return format_; }

@@ -92,6 +92,7 @@ Job Service::prepare(const ApiDefinition& api, JsonField body, const Tenant& ten
   if (request.larger_context > 0) log_smaller_context(request.larger_context);
   log_notes(request.notes);
   if (api.reply) {
+    const Places place = api.reply_computes ? admit(tenant.name, 1) : Places();
     if (auto reply = api.reply(*this, request))
       return {.answer = ready_answer(std::move(*reply)), .keep_alive = request.keep_alive};
   }

@@ -4,6 +4,7 @@ import {EngineState} from './state.js';
 import {follow, setKey} from './stream.js';
 import {cacheView} from './caching.js';
 import {chatView} from './chat.js';
+import {explainView} from './explain.js';
 import {lifeView} from './life.js';
 import {overviewView} from './overview.js';
 import {pagesView} from './pages.js';
@@ -17,6 +18,7 @@ const VIEWS = {
   life: ['A request', lifeView],
   chat: ['Chat', chatView],
   cache: ['Why a cache', cacheView],
+  explain: ['Explain', explainView],
 };
 
 const state = new EngineState();

@@ -27,6 +27,7 @@ const ApiDefinition& ollama_generate_api();
 const ApiDefinition& ollama_embed_api();
 const ApiDefinition& ollama_embeddings_api();
 const ApiDefinition& ollama_show_api();
+const ApiDefinition& explain_api();
 
 const GetDefinition& tokenizer_info_get();
 const GetDefinition& ollama_tags_get();
@@ -43,7 +44,7 @@ std::span<const ApiDefinition* const> all_apis() {
       &count_tokens_api(), &embedding_api(),   &rerank_api(),           &score_api(),          &tokenize_api(),
       &detokenize_api(),   &infill_api(),      &llama_completion_api(), &apply_template_api(), &load_model_api(),
       &unload_model_api(), &ollama_chat_api(), &ollama_generate_api(),  &ollama_embed_api(),   &ollama_embeddings_api(),
-      &ollama_show_api(),
+      &ollama_show_api(),  &explain_api(),
   };
   return apis;
 }

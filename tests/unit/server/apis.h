@@ -20,7 +20,7 @@ struct Api {
 
   static const Api kChat, kCompletion, kResponse, kCountInput, kMessage, kCountTokens, kEmbedding, kRerank, kScore,
       kTokenize, kDetokenize, kInfill, kLlamaCompletion, kApplyTemplate, kOllamaChat, kOllamaGenerate, kOllamaEmbed,
-      kOllamaEmbeddings, kOllamaShow;
+      kOllamaEmbeddings, kOllamaShow, kExplain;
 };
 inline constexpr Api Api::kChat{"/v1/chat/completions"};
 inline constexpr Api Api::kCompletion{"/v1/completions"};
@@ -41,6 +41,7 @@ inline constexpr Api Api::kOllamaGenerate{"/api/generate"};
 inline constexpr Api Api::kOllamaEmbed{"/api/embed"};
 inline constexpr Api Api::kOllamaEmbeddings{"/api/embeddings"};
 inline constexpr Api Api::kOllamaShow{"/api/show"};
+inline constexpr Api Api::kExplain{"/dashboard/explain"};
 
 // But those that only load and unload models.
 inline std::vector<Api> every_api() {

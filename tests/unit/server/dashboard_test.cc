@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <regex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "server/endpoints/dashboard_files.h"
 #include "unit/server/running_server.h"
 
@@ -161,6 +163,102 @@ TEST(Dashboard, CanBeSwitchedOff) {
     EXPECT_NE(answer.body.find("--no-dashboard"), answer.body.npos);
   }
   EXPECT_EQ(client.get("/").body.find("dashboard"), std::string::npos);
+}
+
+constexpr std::string_view kExplainPath = "/dashboard/explain";
+
+// Of a text of two tokens; tokens 65 and 66 are the most probable next ones.
+Explanation scripted_explanation() {
+  Explanation e;
+  e.layers = 3;
+  e.layer = 2;
+  e.heads = 4;
+  e.head = 1;
+  e.embeddings = {std::vector<float>(20, 1.0f), std::vector<float>(20, -1.0f)};
+  e.path = {{"embedding", std::vector<float>(20, -1.0f)}, {"query", {3, -4}}};
+  e.keys = {{3, 4}, {0, 1}};
+  e.values = {{1, 0}, {0, 0}};
+  e.scores = {0.5f, -0.5f};
+  e.weights = {0.75f, 0.25f};
+  e.residual_norms = {1, 2, 3, 4.123456789};
+  e.logits.assign(256, -std::numeric_limits<float>::infinity());
+  e.logits[66] = e.logits[65] = 2;
+  e.logits[67] = std::numeric_limits<float>::quiet_NaN();
+  return e;
+}
+
+TEST(Dashboard, ExplainsAShortText) {
+  RunningServer running;
+  ExplainRequest asked;
+  int inside = 0;
+  running.model.on_explain = [&](const ExplainRequest& request) {
+    asked = request;
+    inside = running.server->models().admission()->inside();
+    return scripted_explanation();
+  };
+  HttpClient client(running.port());
+  const HttpAnswer answer = client.post(kExplainPath, R"({"text": "<b", "layer": 2, "head": 1})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(asked.tokens, (TokenIds{'<', 'b'}));
+  EXPECT_EQ(asked.layer, 2);
+  EXPECT_EQ(asked.head, 1);
+  EXPECT_EQ(inside, 1) << "it is admitted as an answer";
+  EXPECT_EQ(running.server->models().admission()->inside(), 0);
+  const Json json = answer.json();
+  EXPECT_EQ(json["tokens"], Json::parse(R"([{"id": 60, "text": "<"}, {"id": 98, "text": "b"}])"));
+  EXPECT_EQ(json["embeddings"].size(), 2u);
+  EXPECT_EQ(json["path"][0]["values"].size(), 16u);
+  EXPECT_EQ(json["path"][0]["size"], 20);
+  EXPECT_EQ(json["path"][0]["norm"], 4.4721);
+  EXPECT_EQ(json["path"][1], Json::parse(R"({"size": 2, "norm": 5, "values": [3, -4], "place": "query"})"));
+  EXPECT_EQ(json["attention"], Json::parse(R"({"scores": [0.5, -0.5], "weights": [0.75, 0.25], "sink": 0,
+      "key_norms": [5, 1], "value_norms": [1, 0]})"));
+  EXPECT_EQ(json["residual_norms"], Json::parse("[1, 2, 3, 4.1235]"));
+  EXPECT_EQ(json["top_tokens"].size(), 10u);
+  EXPECT_EQ(json["top_tokens"][0], Json::parse(R"({"id": 65, "text": "A", "logit": 2.0, "probability": 0.5})"));
+  EXPECT_EQ(json["top_tokens"][1]["id"], 66);
+  EXPECT_EQ(json["top_tokens"][2]["logit"], nullptr) << "there is no third token";
+  EXPECT_EQ(running.model.submitted(), 0u);
+}
+
+TEST(Dashboard, SaysWhyItCannotExplain) {
+  RunningServer running;
+  HttpClient client(running.port());
+  const auto refusal = [&](const std::string& body, int status) {
+    const HttpAnswer answer = client.post(kExplainPath, body);
+    EXPECT_EQ(answer.status, status) << body;
+    return answer.json()["error"]["message"].get<std::string>();
+  };
+  EXPECT_EQ(refusal("{}", 400), "text: is required");
+  EXPECT_EQ(refusal(R"({"text": ""})", 400), "text: has 0 tokens; it must have 1 to 16");
+  EXPECT_EQ(refusal(R"({"text": "seventeen letters"})", 400), "text: has 17 tokens; it must have 1 to 16");
+  EXPECT_EQ(refusal(R"({"text": ")" + std::string(1025, 'a') + "\"}", 400),
+            "text: has 1025 bytes; at most 1024 are allowed");
+  for (const char* body : {R"({"text": 5})", R"({"text": ["a"]})", R"({"text": "a", "layer": -1})",
+                           R"({"text": "a", "layer": 1.5})", R"({"text": "a", "head": "x"})",
+                           R"({"text": "a", "head": 65536})", R"({"text": "a", "layer": 1e30})", "[]", "{"})
+    refusal(body, 400);
+  EXPECT_EQ(client.get(kExplainPath).status, 405);
+  running.model.on_explain = [](const ExplainRequest&) -> Explanation { throw invalid("layer {} does not exist", 7); };
+  EXPECT_EQ(refusal(R"({"text": "a", "layer": 7})", 400), "layer 7 does not exist");
+  running.model.on_explain = [](const ExplainRequest&) -> Explanation { throw no_resource("no memory"); };
+  EXPECT_EQ(refusal(R"({"text": "a"})", 503), "no memory");
+  EXPECT_EQ(running.server->models().admission()->inside(), 0);
+}
+
+TEST(Dashboard, ExplainsOnlyWithAKeyAndIfItIsOn) {
+  ServerOptions options;
+  options.api_keys = {"sk-1"};
+  RunningServer keyed(options);
+  HttpClient client(keyed.port());
+  EXPECT_EQ(client.post(kExplainPath, R"({"text": "a"})").status, 401);
+  options.api_keys.clear();
+  options.dashboard = false;
+  RunningServer off(options);
+  HttpClient other(off.port());
+  const HttpAnswer answer = other.post(kExplainPath, R"({"text": "a"})");
+  EXPECT_EQ(answer.status, 404);
+  EXPECT_NE(answer.body.find("--no-dashboard"), answer.body.npos);
 }
 
 TEST(Dashboard, GivesUpReadersThatDoNotRead) {

@@ -36,6 +36,7 @@ inline std::string body_with(Api api, const std::string& fields) {
       : is({Api::kRerank})     ? R"("query": "Hi", "documents": ["a", "b"])"
       : is({Api::kScore})      ? R"("text_1": "Hi", "text_2": ["a", "b"])"
       : is({Api::kDetokenize}) ? R"("tokens": [7, 8])"
+      : is({Api::kExplain})    ? R"("text": "Hi")"
                                : R"("prompt": "Hi")";
   return "{" + least + (fields.empty() ? "" : ", " + fields) + "}";
 }

@@ -44,8 +44,9 @@ class ScriptedCompleter final : public Completer, public ServedText {
     return std::vector<float>{3.0f, r.pooling == Pooling::kLast ? -4.0f : 4.0f};
   };
   std::function<EngineSnapshot()> on_snapshot = [] { return EngineSnapshot{}; };
-  std::function<void()> on_measure;     // may throw
-  mutable std::atomic<int> spelled{0};  // calls of spellings()
+  std::function<Explanation(const ExplainRequest&)> on_explain;  // may throw
+  std::function<void()> on_measure;                              // may throw
+  mutable std::atomic<int> spelled{0};                           // calls of spellings()
 
   ScriptedCompleter() {
     info_.name = "scripted";
@@ -109,6 +110,9 @@ class ScriptedCompleter final : public Completer, public ServedText {
     return stats;
   }
   EngineSnapshot snapshot() const override { return on_snapshot(); }
+  Explanation explain(const ExplainRequest& request) const override {
+    return on_explain ? on_explain(request) : Explanation{};
+  }
   double read_bandwidth() const override { return 1e10; }
   double measure_multiply_rate() const override {
     if (on_measure) on_measure();

@@ -1,6 +1,7 @@
 // A request to one of the APIs, checked and in Quire's terms.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -95,6 +96,7 @@ struct ApiRequest : Request {
   bool return_token_strs = false;  // tokenize
   bool plain_tokens = false;       // tokenize: asked and answered in llama.cpp's form
   bool with_pieces = false;        // likewise: with the text of each token
+  uint16_t layer = 0, head = 0;    // dashboard/explain: what is shown
 
   std::vector<std::string> response_fields;  // llama.cpp's: only these members of the answer; empty: all
 
