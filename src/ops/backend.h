@@ -23,6 +23,7 @@
 #include "ops/experts.h"
 #include "ops/input_observer.h"
 #include "ops/linear.h"
+#include "ops/low_rank.h"
 #include "ops/operation_limits.h"
 #include "ops/recurrent.h"
 #include "ops/rope_table.h"
@@ -83,6 +84,11 @@ class Operations {
   void project(const Inputs& x, const Projection& one, int rows) { project(x, {&one, 1}, rows); }
   // A linear for each head, all of one form and transform. Prepares inputs.
   virtual void project_heads(const HeadProjections& heads, int rows) = 0;
+  // Adds low-rank changes to results of linears of the normalised x. Both products have float32 inputs, whatever the model's
+  // linears round theirs to. Prepares inputs. inner [sum of the products' rows, the largest rank]: overwritten.
+  // This one suits every backend: it goes product by product.
+  virtual void add_low_rank(const Rows& x, const NormView& norm, const Rows& inner,
+                            std::span<const LowRankProduct> products);
 
   // ---- Attention
 

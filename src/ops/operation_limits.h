@@ -11,7 +11,7 @@ struct OperationLimits {
   int max_rows = 0;       // in a step
   int max_positions = 0;  // in a sequence
 
-  struct InputRows {  // prepare()
+  struct InputRows {  // prepare(), and add_low_rank() between its products
     int rows, cols;
   };
   std::vector<InputRows> inputs;

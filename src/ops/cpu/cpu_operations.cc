@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "ops/cpu/low_rank.h"
 #include "ops/cpu/recurrent.h"
 #include "ops/cpu/rows.h"
 
@@ -100,6 +101,10 @@ void CpuOperations::project(const Inputs& x, std::span<const Projection> list, i
 }
 void CpuOperations::project_heads(const HeadProjections& heads, int rows) {
   quire::project_heads(compute_, carved_.inputs, parts_, heads, rows);
+}
+void CpuOperations::add_low_rank(const Rows& x, const NormView& norm, const Rows& inner,
+                                 std::span<const LowRankProduct> products) {
+  quire::add_low_rank(compute_, carved_.inputs, parts_, x, norm, inner, products);
 }
 
 void CpuOperations::rotations(std::span<const RotationSpan> spans, const Rows& to) {

@@ -41,6 +41,8 @@ class CpuOperations final : public Operations {
                  std::optional<Activations> as) override;
   void project(const Inputs& x, std::span<const Projection> list, int rows) override;
   void project_heads(const HeadProjections& heads, int rows) override;
+  void add_low_rank(const Rows& x, const NormView& norm, const Rows& inner,
+                    std::span<const LowRankProduct> products) override;
 
   void rotations(std::span<const RotationSpan> spans, const Rows& to) override;
   void position_and_store(const PositionArgs& args, std::span<const AttentionSpan> spans, int rows) override;

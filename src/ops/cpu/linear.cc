@@ -241,6 +241,20 @@ InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const
   return inputs;
 }
 
+Inputs InputMemory::prepare_low_rank(const Compute& compute, const Rows& low,
+                                     std::span<const LowRankProduct> products) const {
+  constexpr Activations kForm = Activations::kF32;
+  Inputs inputs;
+  const Inputs::Entry& to = *inputs.add({kForm, nullptr, region(kForm), input_stride(kForm, low.cols)});
+  int first = 0;
+  for (const LowRankProduct& p : products) {
+    const QuantizeArgs args = quantize_args(low, p.change->up.weight.cols, to, p.change->up, false);
+    compute.kernels.quantize(args, first, first + p.rows);  // few columns: not worth a loop over the team
+    first += p.rows;
+  }
+  return inputs;
+}
+
 void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows) {
   const int shared = args.to == Activations::kBf16 ? compute.kernels.shared_input_rows : 1;
   const int tile_rows = std::max(kRowsPerQuantizeTile, shared);

@@ -11,6 +11,7 @@
 
 #include "ops/cpu/compute.h"
 #include "ops/linear.h"
+#include "ops/low_rank.h"
 #include "ops/operation_limits.h"
 
 namespace quire {
@@ -34,6 +35,9 @@ class InputMemory {
   // linear_of(i) gives; rows of one kRowGroup have one, and all have one form.
   Inputs prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources, bool gathered,
                           const std::function<const Linear&(int row)>& linear_of) const;
+  // The rows of `low` that products got from their first matrix, one product after the other, as their second matrix reads
+  // them: in float32.
+  Inputs prepare_low_rank(const Compute& compute, const Rows& low, std::span<const LowRankProduct> products) const;
   // Inputs of one linear per head: at(h) are those of head h.
   struct HeadInputs {
     Inputs first;
@@ -78,7 +82,6 @@ void project_parts(const Compute& compute, ProjectionParts& parts);
 // As Operations::project_heads().
 void project_heads(const Compute& compute, const InputMemory& inputs, ProjectionParts& parts,
                    const HeadProjections& heads, int rows);
-
 // What they come down to, for measurements.
 void linears(const Compute& compute, std::span<const LinearArgs> list, int rows);
 void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows);
