@@ -30,6 +30,7 @@ struct Span {
   std::span<const StateCopy> state_copies = {};  // ascending rows
   int rope_variant = 0;                          // rope_variant() of the sequence's prompt
   int drafts = 0;                                // its last rows that may turn out wrong
+  int adapter = -1;                              // number of the adapter that changes the linears; -1: none
 };
 
 // After a batch: a state as it was before the span's drafts takes in the first `rows` of them. row: of the first one, among

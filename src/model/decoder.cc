@@ -17,6 +17,7 @@ void project(const Step& step, const Rows& x, const NormView& norm, const Linear
   const Inputs in = step.ops.prepare(x, norm, step.rows, {&w});
   step.done(StepOp::kNormQuantize);
   step.ops.project(in, {.w = &w, .y = target.to, .scale = target.scale, .accumulate = target.accumulate}, step.rows);
+  adapt(step, x, norm, {{&w, target}});
   step.done(op);
 }
 
@@ -53,6 +54,9 @@ struct Decoder::State {
   std::vector<float> output_scales;  // for each layer
   std::vector<std::byte> host_logits;
   StepProfile* profile = nullptr;
+  std::vector<const Adapter*> adapters;  // by number
+  std::vector<AdaptedRows> adapted;
+  std::vector<LowRankProduct> products;
 
   State(const ModelConfig& c, const Weights& w, CacheMemory& k, Backend& b, Activations activations, DecoderLimits l,
         int first)
@@ -69,6 +73,10 @@ struct Decoder::State {
     states.reserve(most_spans(l));
     drafted.reserve(static_cast<size_t>(l.max_drafted));
     rotations.reserve(most_spans(l));
+    if (l.max_rank > 0) {
+      adapted.reserve(most_spans(l));
+      products.reserve(kMostChanged * most_spans(l));
+    }
     q_scales.resize(static_cast<size_t>(work.q_scales.cols));
     for (size_t i = 0; i < c.layers.size(); ++i) {
       const Vector& scale = w.layers[i].output_scale;
@@ -100,6 +108,19 @@ struct Decoder::State {
       spans[g].clear();
       for (const Span& span : batch.spans)
         spans[g].push_back({span.tables[g].data(), span.row, span.rows, span.position});
+    }
+    adapted.clear();
+    for (const Span& span : batch.spans) {
+      if (span.adapter < 0) continue;
+      assert(std::cmp_less(span.adapter, adapters.size()));
+      const Adapter* const adapter = adapters[static_cast<size_t>(span.adapter)];
+      const bool continues =
+          !adapted.empty() && adapted.back().adapter == adapter && adapted.back().row + adapted.back().rows == span.row;
+      if (continues) {
+        adapted.back().rows += span.rows;
+      } else {
+        adapted.push_back({adapter, span.row, span.rows});
+      }
     }
     states.clear();
     drafted.clear();
@@ -172,7 +193,9 @@ struct Decoder::State {
     }
   }
 
-  Step step(int rows) { return {config, ops, cache, work, spans, states, drafted, rows, first_layer, profile}; }
+  Step step(int rows) {
+    return {config, ops, cache, work, spans, states, drafted, rows, first_layer, profile, adapted, products};
+  }
 
   void advance(std::span<const StateAdvance> advances) {
     states.clear();
@@ -301,6 +324,13 @@ std::span<float> Decoder::forward(const Batch& batch, const Pass& pass) {
 void Decoder::advance(std::span<const StateAdvance> advances) { state_->advance(advances); }
 
 Rows Decoder::hidden() const { return state_->work.hidden; }
+
+void Decoder::set_adapter(int number, const Adapter& adapter) {
+  assert(number >= 0 && adapter.rank <= state_->limits.max_rank);
+  const auto at = static_cast<size_t>(number);
+  if (at >= state_->adapters.size()) state_->adapters.resize(at + 1);
+  state_->adapters[at] = &adapter;
+}
 
 void Decoder::profile(StepProfile* profile) { state_->profile = profile; }
 uint64_t Decoder::take_expert_bytes() { return state_->ops.take_expert_bytes(); }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "model/adapter/adapter.h"
 #include "model/batch.h"
 #include "model/config.h"
 #include "model/step_profile.h"
@@ -46,6 +47,10 @@ class Decoder {
   // The normalised final hidden states of the last batch [rows that wanted them], in row order: in the backend's memory,
   // valid until the next call.
   Rows hidden() const;
+
+  // The adapter that Span::adapter means by `number`, from now on. It must outlive the batches that name it; its rank is at most
+  // DecoderLimits::max_rank.
+  void set_adapter(int number, const Adapter& adapter);
 
   // From now on every forward() adds its times to `profile`, which must outlive it; nullptr: no profile, at no cost.
   void profile(StepProfile* profile);

@@ -29,8 +29,10 @@ class TensorFinder {
   }
   Source source_of(const Slot& slot, const std::function<bool(const std::string& name)>& exists) const;
 
- private:
+  // The other names that files may give a tensor of this name.
   std::vector<std::string> other_names(const std::string& name) const;
+
+ private:
   FileKind kind() const { return checkpoint_.gguf() ? FileKind::kGguf : FileKind::kHf; }
 
   const Checkpoint& checkpoint_;

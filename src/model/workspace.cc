@@ -17,7 +17,8 @@ struct Widths {
   int shared = 0;
 };
 
-Widths widths_of(const ModelConfig& c) {
+// adapted: adapters may change the linears.
+Widths widths_of(const ModelConfig& c, bool adapted) {
   Widths w;
   w.inputs = c.hidden;
   const auto take = [](int& widest, int cols) { widest = std::max(widest, cols); };
@@ -40,7 +41,7 @@ Widths widths_of(const ModelConfig& c) {
     }
     if (const auto* m = std::get_if<Mlp>(&layer.ffn)) {
       take(w.inner, m->size);
-      take(w.up, m->changes_gates() || c.input_forms.transforms ? m->size : 0);
+      take(w.up, m->changes_gates() || c.input_forms.transforms || adapted ? m->size : 0);
     }
     take(w.inner, layer.laurel_rank);
     if (const auto* m = std::get_if<ShortConv>(&layer.mixer)) {
@@ -102,7 +103,7 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
     const size_t stride = dense ? static_cast<size_t>(cols) : row_stride(cols);
     return {reinterpret_cast<float*>(part(static_cast<size_t>(rows) * stride * sizeof(float))), cols, stride};
   };
-  const Widths w = widths_of(c);
+  const Widths w = widths_of(c, l.max_rank > 0);
   const int rows = l.max_rows;
   x = rows_of(rows, c.hidden);
   branch = rows_of(rows, c.hidden);
@@ -120,6 +121,7 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
   }
   coefficients = rows_of(rows, c.altup.streams * (c.altup.streams + 1));
   up = rows_of(rows, w.up);
+  low_rank = rows_of(kMostChanged * rows, l.max_rank);
   per_layer_table = rows_of(rows, per_layer.cols);
   last = rows_of(l.max_logits, c.hidden);
   logits = rows_of(l.max_logits, c.has_logits ? c.vocab : 0, true);
@@ -151,7 +153,7 @@ size_t Workspace::memory_bytes(const ModelConfig& c, const DecoderLimits& l) {
 }
 
 OperationLimits operation_limits(const ModelConfig& c, const DecoderLimits& l) {
-  const Widths w = widths_of(c);
+  const Widths w = widths_of(c, l.max_rank > 0);
   OperationLimits limits{.max_rows = l.max_rows,
                          .max_positions = l.max_positions,
                          .inputs = {{std::max(l.max_rows, l.max_logits), w.inputs}},
@@ -162,6 +164,7 @@ OperationLimits operation_limits(const ModelConfig& c, const DecoderLimits& l) {
   for (const LayerSpec& layer : c.layers) {
     if (const auto a = attention_shape(layer)) limits.attention.push_back({a->heads, a->kv_heads, a->value_dim});
   }
+  if (l.max_rank > 0) limits.inputs.push_back({kMostChanged * l.max_rows, l.max_rank});
   return limits;
 }
 

@@ -15,6 +15,7 @@ struct DecoderLimits {
   int max_positions;    // tokens of a sequence
   int max_hidden = 0;   // rows of a batch that want hidden states
   int max_drafted = 0;  // drafted rows of a batch (Span::drafts)
+  int max_rank = 0;     // of adapters; 0: there are none
 };
 
 // Each member has room for the largest layer; blocks take the columns that they need.
@@ -36,6 +37,7 @@ struct Workspace {
   Rows coefficients;                     // for the streams
   Rows up;                               // beside `inner`, where gates and ups are not multiplied at once
   Rows per_layer, per_layer_table;       // embeddings of all layers [rows, layers * per_layer_dim], and from the table
+  Rows low_rank;                         // between the two matrices of adapters' changes [products' rows, max_rank]
   Rows last;                             // rows that want logits [logits, hidden]
   Rows logits;                           // dense
   Rows hidden;                           // normalised, for rows that want it

@@ -35,6 +35,7 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
   }
   if (a.gate) projections[count++] = {.w = &w.gate, .y = gate};
   ops.project(in, std::span(projections).first(count), rows);
+  adapt(step, step.work.x, norm, {{&w.q, {q}}, {&w.k, {k}}, {&w.v, {v}}, {&w.gate, {gate}}});
   step.done(StepOp::kQkv);
 
   const int cached = step.first_layer + (stores ? layer : a.shares_cache);

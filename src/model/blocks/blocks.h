@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "model/adapter/adapter.h"
 #include "model/step_profile.h"
 #include "model/weights.h"
 #include "model/workspace.h"
@@ -13,6 +14,12 @@
 #include "ops/cache_memory.h"
 
 namespace quire {
+
+// Rows of a step that an adapter changes.
+struct AdaptedRows {
+  const Adapter* adapter;
+  int row, rows;
+};
 
 // What the blocks of a step share.
 struct Step {
@@ -26,6 +33,8 @@ struct Step {
   int rows;
   int first_layer;  // where the model's layers begin in the cache layout
   StepProfile* profile;
+  std::span<const AdaptedRows> adapted;
+  std::vector<LowRankProduct>& products;  // memory for lists
 
   // Attributes the time since the last call to `op`.
   void done(StepOp op) const {
@@ -37,6 +46,14 @@ struct Step {
 
 // target = w x, for the normalised x: a linear on its own. Its time counts as that of `op`.
 void project(const Step& step, const Rows& x, const NormView& norm, const Linear& w, const Target& target, StepOp op);
+// Adds what adapters change of linears of the normalised x, at most kMostChanged, once the linears' own results are there.
+struct AdaptedLinear {
+  const Linear* w;
+  Target target;
+};
+void adapt(const Step& step, const Rows& x, const NormView& norm, std::initializer_list<AdaptedLinear> linears);
+// Whether adapt() would change any of the results.
+bool adapts(const Step& step, const Linear& w);
 // A norm as kernels take it.
 NormView view(const Norm& norm, const NormWeights& weights);
 

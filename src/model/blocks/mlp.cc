@@ -7,7 +7,7 @@ namespace quire {
 namespace {
 
 // For gates that cannot be multiplied while they are computed: they change before the nonlinearity, or their matrices want
-// different transforms of their inputs.
+// different transforms of their inputs. The bits are those of gates that could.
 void separate_gates_mlp(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& x, const NormView& norm,
                         const Target& target) {
   Operations& ops = step.ops;
@@ -15,6 +15,7 @@ void separate_gates_mlp(const Step& step, const Mlp& m, const MlpWeights& w, con
   const Inputs in = ops.prepare(x, norm, step.rows, {&w.gate, &w.up});
   const Projection both[] = {{.w = &w.gate, .y = gate}, {.w = &w.up, .y = up}};
   ops.project(in, both, step.rows);
+  adapt(step, x, norm, {{&w.gate, {gate}}, {&w.up, {up}}});
   if (m.gate_scale != 1) ops.scale(gate, m.gate_scale, step.rows);
   if (m.sparsity != 0) ops.cut_below(gate, m.sparsity, step.rows);
   ops.multiply_gate(up, gate, m.nonlinearity, step.rows);
@@ -28,7 +29,8 @@ void mlp_block(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& 
                const Target& target) {
   Operations& ops = step.ops;
   const Rows inner = step.work.inner.columns(0, m.size);
-  if (m.changes_gates() || (m.gated && w.gate.transform != w.up.transform))
+  if (m.changes_gates() ||
+      (m.gated && (w.gate.transform != w.up.transform || adapts(step, w.gate) || adapts(step, w.up))))
     return separate_gates_mlp(step, m, w, x, norm, target);
   const Linear& first = m.gated ? w.gate : w.up;
   const Inputs in = ops.prepare(x, norm, step.rows, {&first, &w.up});
