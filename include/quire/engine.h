@@ -25,7 +25,7 @@
 namespace quire {
 
 // Bounds of EngineOptions. Times are in seconds.
-inline constexpr int kMaxThreads = 1024, kMaxNumSeqs = 1 << 16, kMaxNumBatchedTokens = 1 << 20,
+inline constexpr int kMaxAdapterRank = 4096, kMaxThreads = 1024, kMaxNumSeqs = 1 << 16, kMaxNumBatchedTokens = 1 << 20,
                      kMostSpeculativeTokens = 64;
 
 // What drafts tokens in speculative decoding. "recent" is part of --speculative corpus and auto.
@@ -73,6 +73,17 @@ enum class TraceDetail : uint8_t {
 
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
+// A LoRA adapter of a model: a PEFT directory or a GGUF file (docs/adapters.md). Requests name it.
+struct AdapterOption {
+  std::string name, path;
+};
+
+struct AdapterInfo {
+  std::string name, path;
+  int rank = 0;
+  size_t bytes = 0;  // in memory
+};
+
 struct EngineOptions {
   std::string model = {};               // a name from the registry, a .gguf file, or a Hugging Face directory
   std::string kernels = "auto";         // auto, reference, avx2, avx2vnni, avx512, avx512bf16, amx
@@ -114,6 +125,10 @@ struct EngineOptions {
   size_t host_cache_bytes = 0;                  // memory for pages evicted from the KV cache
   std::string cache_dir = {};                   // a folder that keeps pages across restarts; empty: none
   size_t cache_bytes = 0;                       // size limit of cache_dir; 0: 4 GiB
+
+  std::vector<AdapterOption> adapters = {};  // loaded with the model
+  size_t adapter_bytes = 0;                  // memory for adapters that are loaded later: Engine::add_adapter()
+  int max_adapter_rank = 64;                 // of those
 
   bool executor_process = false;  // compute in a child process; the answers are the same
   std::string record = {};        // a file that gets every step, for `quire replay`; empty: none
@@ -217,6 +232,7 @@ struct Request {
   std::function<std::unique_ptr<StopFinder>()> stop_finder = {};
   TokenRuns banned_runs = {};    // replaces sampling.bad_words: Engine::spellings() of them, shared by several requests
   bool speculate = true;         // false: no drafts for this request, whatever EngineOptions::speculative says
+  std::string adapter = {};      // name of the adapter that answers; empty: the model itself
   std::string trace_label = {};  // names the request in EngineOptions::trace_out, which has its first 128 bytes
 };
 
@@ -346,12 +362,21 @@ class Engine {
 
   // Queues the request. `callback` receives each choice's outputs in order; the last one has a finish reason.
   // Throws Error if the request can never run: empty prompt, prompt that does not leave room for one token within
-  // max_model_len, token ids outside the vocabulary, invalid sampling parameters.
+  // max_model_len, token ids outside the vocabulary, invalid sampling parameters, an adapter that there is not.
   RequestId submit(Request request, Callback callback);
   // No effect if the request has ended.
   void cancel(RequestId id);
   // Submits the request and waits until all choices have ended.
   void generate(Request request, const Callback& callback);
+
+  // Loads an adapter of the model, between two steps. Later requests can name it. Throws Error: the name is taken, the files
+  // cannot be loaded or do not fit the model, EngineOptions::adapter_bytes are used up, or the engine computes in another
+  // process.
+  void add_adapter(const AdapterOption& adapter);
+  // Later requests cannot name it any more. Those that do go on, and its memory is freed with the last of them. Throws Error
+  // (kNotFound).
+  void remove_adapter(std::string_view name);
+  std::vector<AdapterInfo> adapters() const;
 
   const ModelInfo& info() const;
   EngineStats stats() const;

@@ -259,6 +259,7 @@ RequestId Engine::submit(Request request, Callback callback) {
   check(request, info(), s.tokenizer() != nullptr);
   if (!request.sampling.bad_words.empty()) request.banned_runs = spellings(request.sampling.bad_words);
   const auto state = prepare(std::move(request), std::move(callback), s.end_tokens, info().max_model_len);
+  if (!state->adapter.empty()) state->adapter_lease = s.model.adapters.find(state->adapter);
   state->rope_variant = rope_variant(s.model.target.config.ropes, state->prompt_tokens);
   if (s.tokenizer()) prepare_dry(*state, *s.tokenizer());
   if (state->constraint) state->matcher.emplace(s.constraints->vocabulary(), state->constraint);
@@ -299,6 +300,14 @@ void Engine::generate(Request request, const Callback& callback) {
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return left == 0; });
 }
+
+void Engine::add_adapter(const AdapterOption& adapter) {
+  LoadedModel& model = state_->model;
+  const Team::Turn turn(model.runtime.team);  // no step runs
+  model.add_adapter(adapter);
+}
+void Engine::remove_adapter(std::string_view name) { state_->model.adapters.remove(name); }
+std::vector<AdapterInfo> Engine::adapters() const { return state_->model.adapters.list(); }
 
 const ModelInfo& Engine::info() const { return state_->model.info; }
 

@@ -9,6 +9,7 @@
 #include "base/text/quote.h"
 #include "engine/dtype_names.h"
 #include "engine/tuner.h"
+#include "model/adapter/adapter_files.h"
 #include "model/registry.h"
 #include "model/sampling_defaults.h"
 #include "text/named_templates.h"
@@ -41,6 +42,9 @@ void check_options(const EngineOptions& o) {
   if (!o.record.empty() && (o.host_cache_bytes > 0 || !o.cache_dir.empty()))
     throw unsupported(
         "--record cannot be combined with --host-cache-size or --cache-dir, whose pages a replay does not have");
+  if (!o.record.empty() && (!o.adapters.empty() || o.adapter_bytes > 0))
+    throw unsupported("--record cannot be combined with --lora or --lora-memory, because a replay has no adapters");
+  check_range("--max-lora-rank", o.max_adapter_rank, 1, kMaxAdapterRank);
 }
 
 // A shared runtime has its threads and kernels already. Throws Error.
@@ -91,10 +95,28 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   const DecoderLimits& limits = plan.limits;
   local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, runtime.backend(), plan.activation_type,
                                           limits);
+  adapters.set_limits(plan.adapters, limits.max_rank);
+  for (const AdapterOption& adapter : options.adapters) add_adapter(adapter, checkpoint);
   Decoder& decoder = local->decoder();
   if (draft_model)
     local->set_drafter(draft_model->make_network(
         {target.config, target.weights, local->cache(), runtime.backend(), plan.activation_type, decoder, limits}));
+}
+
+void LoadedModel::add_adapter(const AdapterOption& option) {
+  if (remote)
+    throw unsupported("adapters cannot be loaded later with --executor-process; name them when the engine starts");
+  add_adapter(option, Checkpoint::open(resolve_model(options.model)));
+}
+
+void LoadedModel::add_adapter(const AdapterOption& option, const Checkpoint& checkpoint) {
+  const AdapterFiles files = AdapterFiles::open(option.path);
+  const AdapterFacts facts = check_adapter(files, checkpoint, target.config);
+  adapters.check(option.name, facts);
+  const AdapterLease added =
+      adapters.add({option.name, option.path, facts.bytes,
+                    load_adapter(files, checkpoint, target.config, target.weights, runtime.backend(), runtime.team)});
+  local->decoder().set_adapter(added->number, added->adapter);
 }
 
 // Returns what to take of the `left` bytes.

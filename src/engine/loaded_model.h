@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/adapters/adapters.h"
 #include "engine/drafting/draft_model.h"
 #include "engine/drafting/drafter_facts.h"
 #include "engine/drafting/text_drafters.h"
@@ -35,6 +36,7 @@ struct LoadedModel {
   ModelInfo info;
   std::string identity;        // everything its results depend on besides its input; empty unless an option needs it
   std::string cache_identity;  // likewise of the bytes of a cached unit
+  Adapters adapters;
   std::unique_ptr<TextDrafters> text_drafters;  // nullptr: no speculation
   std::unique_ptr<DraftModel> draft_model;      // nullptr: no drafter computes
   CacheShape cache;
@@ -42,9 +44,13 @@ struct LoadedModel {
   std::unique_ptr<Executor> remote;
   Executor& executor() const { return remote ? *remote : *local; }
 
+  // As Engine::add_adapter(). No step may run meanwhile.
+  void add_adapter(const AdapterOption& option);
+
  private:
   size_t plan_within(size_t left, const ModelFacts& facts, int max_logits);
   void load(const Checkpoint& checkpoint, const ModelConfig& config);
+  void add_adapter(const AdapterOption& option, const Checkpoint& checkpoint);
   void load_drafters(const Checkpoint& checkpoint, const DrafterFacts& facts);
   void settle_memory(ModelFacts& facts, size_t memory_before, int max_logits);
   void describe(const Checkpoint& checkpoint);

@@ -14,6 +14,7 @@
 #include "engine/dtype_names.h"
 #include "engine/step/local_executor.h"
 #include "engine/trace/engine_trace.h"
+#include "model/adapter/adapter_files.h"
 #include "model/families.h"
 #include "ops/cache_memory.h"
 #include "ops/cpu/cpu_backend.h"
@@ -106,6 +107,11 @@ ModelFacts read_model_facts(const Checkpoint& checkpoint, const EngineOptions& o
   facts.config = read_model_config(checkpoint);
   facts.weights = check_weights(checkpoint, facts.config);
   facts.drafters = read_drafter_facts(options, checkpoint, facts.config, facts.weights.output);
+  for (const AdapterOption& adapter : options.adapters) {
+    const AdapterFacts one = check_adapter(AdapterFiles::open(adapter.path), checkpoint, facts.config);
+    facts.adapters.rank = std::max(facts.adapters.rank, one.rank);
+    facts.adapters.bytes += one.bytes;
+  }
   return facts;
 }
 
@@ -136,6 +142,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   if (facts.drafters.named.model && facts.drafters.layers) further.push_back(&*facts.drafters.layers);
   plan.layout = cache_layout(config, kv_type, further);
   plan.limits = step_limits(facts.drafters, config, o, max_logits);
+  plan.limits.max_rank = std::max(facts.adapters.rank, o.adapter_bytes > 0 ? o.max_adapter_rank : 0);
 
   plan.weights = facts.weights.bytes;
   plan.activations =
@@ -145,6 +152,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.vocabulary = kVocabularyBytes + static_cast<size_t>(config.vocab) * kVocabularyBytesPerToken;
   plan.requests = std::max(kRequestMemory, o.reserved_bytes) + (o.trace_out.empty() ? 0 : EngineTrace::kMemoryBytes);
   plan.unplanned = facts.unplanned;
+  plan.adapters = facts.adapters.bytes + o.adapter_bytes;
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);
   const size_t taken = plan.without_cache();
@@ -166,6 +174,7 @@ std::vector<MemoryRow> MemoryPlan::rows() const {
                                cache.bytes / std::max<size_t>(1, longest), cache.max_model_len)});
   }
   all.push_back({"activations", activations, "including logits and sampling"});
+  if (adapters > 0) all.push_back({"adapters", adapters, "LoRA (--lora, --lora-memory)"});
   if (drafters > 0) all.push_back({"drafters", drafters, "weights, activations, texts"});
   if (own_memory) return all;
   if (page_store > 0) all.push_back({"page store", page_store, "pages evicted from the KV cache"});

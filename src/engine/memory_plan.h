@@ -10,6 +10,7 @@
 #include "engine/drafting/drafter_facts.h"
 #include "engine/memory_budget.h"
 #include "kernels/types.h"
+#include "model/adapter/adapter.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/weights.h"
@@ -25,7 +26,8 @@ struct ModelFacts {
   ModelConfig config;
   WeightTotals weights;
   DrafterFacts drafters;
-  size_t unplanned = 0;  // bytes that loading was seen to take beyond the plan
+  AdapterFacts adapters;  // of all that are loaded with the model: the largest rank, and the sum of bytes
+  size_t unplanned = 0;   // bytes that loading was seen to take beyond the plan
 };
 // Reads headers only: milliseconds for a model of any size. Throws Error if the configuration of the model or of a
 // drafter, or the names, shapes and types of their tensors, cannot be loaded.
@@ -52,6 +54,7 @@ struct MemoryPlan {
   size_t activations = 0;  // with logits and sampling
   size_t page_store = 0;   // for units evicted from the cache
   size_t drafters = 0;     // their weights and activations, and what they remember of texts
+  size_t adapters = 0;     // LoRA adapters, with those that may be loaded later
   size_t vocabulary = 0;   // tokenizer and chat template: an estimate
   size_t requests = 0;   // the host program's, for requests and streams: an estimate, unless the program reserves more
   size_t unplanned = 0;  // ModelFacts::unplanned
@@ -70,7 +73,8 @@ struct MemoryPlan {
   size_t drafted_tokens = 0;  // that text drafters may look at: TextDrafters::limit()
 
   size_t without_cache() const {
-    return weights + activations + drafters + (own_memory ? 0 : page_store + vocabulary + requests + unplanned);
+    return weights + activations + drafters + adapters +
+           (own_memory ? 0 : page_store + vocabulary + requests + unplanned);
   }
   size_t total() const { return without_cache() + cache.bytes; }
   // For people: weights, KV cache, activations, ..., with what the numbers mean. Their sum is total().

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/adapters/adapters.h"
 #include "grammar/matcher.h"
 #include "quire/engine.h"
 #include "sampling/dry.h"
@@ -34,7 +35,8 @@ struct RequestState : Request {
   DryBreakers dry_breakers;
   std::optional<DryRun> dry_run;  // after the prompt; none: no DRY, or no sequence breakers
   int prompt_tokens = 0;
-  int rope_variant = 0;  // which of the model's ropes this prompt takes; its keys depend on it
+  AdapterLease adapter_lease;  // null: the model itself answers
+  int rope_variant = 0;        // which of the model's ropes this prompt takes; its keys depend on it
   int max_new_tokens = 0;
   Clock::time_point submitted;
   Clock::time_point deadline = Clock::time_point::max();
@@ -51,6 +53,8 @@ struct RequestState : Request {
   std::vector<OutputToken> prompt_logprobs;  // by position, filled as the prompt is computed
   std::vector<float> hidden;  // with pooling: the sum of the hidden states that it takes, then the result
 };
+
+inline int adapter_number(const RequestState& r) { return r.adapter_lease ? r.adapter_lease->number : -1; }
 
 // Everything a valid request needs that can be allocated in advance, so that few allocations are left to the engine's
 // thread. `model_end_tokens`: end-of-generation tokens; banned_runs replaces bad_words and must be set.

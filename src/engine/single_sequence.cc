@@ -6,8 +6,9 @@
 
 namespace quire {
 
-SingleSequence::SingleSequence(LoadedModel& model)
+SingleSequence::SingleSequence(LoadedModel& model, int adapter)
     : model_(model),
+      adapter_(adapter),
       pool_(static_cast<uint32_t>(model.cache.units), kPageTokens),
       pages_(static_cast<int>(model.cache.layout.groups().size())) {}
 
@@ -38,7 +39,8 @@ std::span<float> SingleSequence::append(std::span<const TokenId> ids, bool all_l
                           .position = position,
                           .tables = pages_.units(),
                           .state = model_.cache.states > 0 ? 0 : -1,
-                          .rope_variant = rope_variant_});
+                          .rope_variant = rope_variant_,
+                          .adapter = adapter_});
   model_.executor().launch(input_);
   return model_.executor().wait().logits;
 }

@@ -11,8 +11,8 @@ namespace quire {
 
 class SingleSequence {
  public:
-  // Uses the model's cache as if nobody else did. The model must outlive it; only one at a time.
-  explicit SingleSequence(LoadedModel& model);
+  // Uses the model's cache as if nobody else did. The model must outlive it; only one at a time. adapter: Span::adapter.
+  explicit SingleSequence(LoadedModel& model, int adapter = -1);
 
   int tokens() const { return pages_.tokens(); }
   void clear();
@@ -23,6 +23,7 @@ class SingleSequence {
 
  private:
   LoadedModel& model_;
+  const int adapter_;
   UnitPool pool_;
   PageTable pages_;
   int rope_variant_ = 0;

@@ -72,7 +72,8 @@ void StepBuilder::add_rows(Sequence& s, const Chunk& chunk, EngineStep& step) co
                            .state = s.cached.state.slot,
                            .state_copies = s.cached.state.copies,
                            .rope_variant = s.request->rope_variant,
-                           .drafts = chunk.drafts});
+                           .drafts = chunk.drafts,
+                           .adapter = adapter_number(*s.request)});
   const bool all = s.wants_all_logits();
   for (int i = 0; i < chunk.rows; ++i) {
     const int position = chunk.first + i;

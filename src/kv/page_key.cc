@@ -29,13 +29,15 @@ PageKey part_key(PageKey page, std::string_view tag, int part) {
 
 }  // namespace
 
-PageKey root_key(std::string_view model_and_layout, std::string_view tenant, std::string_view salt, int rope_variant) {
+PageKey root_key(std::string_view model_and_layout, std::string_view tenant, std::string_view salt, int rope_variant,
+                 std::string_view adapter) {
   Hash hash;
   for (const std::string_view part : {model_and_layout, tenant, salt}) {
     const uint64_t length = part.size();  // so that ("ab", "c") is not ("a", "bc")
     hash.add(&length, sizeof length).add(part.data(), part.size());
   }
   if (rope_variant != 0) hash.add(&rope_variant, sizeof rope_variant);
+  if (!adapter.empty()) hash.add("adapter", 7).add(adapter.data(), adapter.size());  // longer than a variant
   return hash.key();
 }
 

@@ -19,9 +19,9 @@ struct PageKey {
 
 // The beginning of a chain. `model_and_layout`: everything that changes the bytes of a page (weights, layout of the
 // cache, kernel definitions); `tenant`: a name that is the same after a restart; `salt`: the request's; `rope_variant`:
-// the sequence's, because it changes the keys.
+// the sequence's, because it changes the keys; `adapter`: identifies what changes the model's weights, likewise.
 PageKey root_key(std::string_view model_and_layout, std::string_view tenant, std::string_view salt,
-                 int rope_variant = 0);
+                 int rope_variant = 0, std::string_view adapter = {});
 
 // The key of the page that holds `tokens` and follows the page (or root) `parent`.
 PageKey chain(PageKey parent, std::span<const TokenId> tokens);

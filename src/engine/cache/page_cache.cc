@@ -42,7 +42,8 @@ CacheNeeds PageCache::needs() const {
 
 void PageCache::begin(Sequence& s) const {
   const RequestState& r = *s.request;
-  s.cached.root = root_key(shared_.identity(), r.tenant, r.cache_salt, r.rope_variant);
+  const std::string_view adapter = r.adapter_lease ? std::string_view(r.adapter_lease->adapter.identity) : "";
+  s.cached.root = root_key(shared_.identity(), r.tenant, r.cache_salt, r.rope_variant, adapter);
   s.cached.keys.reserve(s.tokens.capacity() / kPageTokens);
   s.pages = PageTable(shared_.groups());
   states_.prepare(s.cached.state, r.prompt_tokens);

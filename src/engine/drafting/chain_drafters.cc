@@ -105,7 +105,8 @@ ChainRequest FirstLayersDrafter::request(Sequence& s, int depth, uint64_t, int) 
           .position = s.computed,
           .tokens = std::span<const TokenId>(s.tokens).subspan(static_cast<size_t>(s.computed)),
           .depth = depth,
-          .rope_variant = s.request->rope_variant};
+          .rope_variant = s.request->rope_variant,
+          .adapter = adapter_number(*s.request)};
 }
 
 // ---- a layer that predicts hidden states ----

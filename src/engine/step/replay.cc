@@ -55,6 +55,7 @@ void Replay::check(SequenceId sequence, const Span& span) const {
       throw refuse("a copy of its state is out of range");
     before = copy.row;
   }
+  if (span.adapter >= 0) throw refuse("it has an adapter");
   if (span.rope_variant > header_.limits.max_positions) throw refuse("its rope_variant is out of range");
 }
 

@@ -21,13 +21,15 @@ Json indices(const std::vector<Row>& rows, Has has) {
 Json to_json(const Span& span) {
   Json state_copies = Json::array();
   for (const StateCopy& copy : span.state_copies) state_copies.push_back({copy.row, copy.slot});
-  return {{"rows", span.rows},
-          {"position", span.position},
-          {"tables", span.tables},
-          {"state", span.state},
-          {"state_copies", std::move(state_copies)},
-          {"rope_variant", span.rope_variant},
-          {"drafts", span.drafts}};
+  Json json = {{"rows", span.rows},
+               {"position", span.position},
+               {"tables", span.tables},
+               {"state", span.state},
+               {"state_copies", std::move(state_copies)},
+               {"rope_variant", span.rope_variant},
+               {"drafts", span.drafts}};
+  if (span.adapter >= 0) json["adapter"] = span.adapter;
+  return json;
 }
 
 Json to_json(const PooledRows& pooled) {
@@ -83,7 +85,8 @@ void read_spans(const JsonField& json, ReceivedForward& to) {
                                                      .state = index(span.at("state"), -1),
                                                      .state_copies = copies,
                                                      .rope_variant = index(span.at("rope_variant")),
-                                                     .drafts = index(span.at("drafts"))});
+                                                     .drafts = index(span.at("drafts")),
+                                                     .adapter = span.has("adapter") ? index(span.at("adapter")) : -1});
     if (span.has("sequence")) input.sequences.push_back(SequenceId{span.get<uint64_t>("sequence")});
     next += static_cast<size_t>(read.rows);
     if (next > input.rows.size()) break;

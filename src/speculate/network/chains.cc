@@ -23,7 +23,8 @@ void Chains::add(const ChainRequest& request, int position, std::span<const Toke
                     .rows = static_cast<int>(tokens.size()),
                     .position = position,
                     .tables = request.tables,
-                    .rope_variant = request.rope_variant});
+                    .rope_variant = request.rope_variant,
+                    .adapter = request.adapter});
   for (size_t i = 0; i < tokens.size(); ++i)
     rows_.push_back({.token = tokens[i], .position = position + static_cast<int>(i), .wants_logits = false});
   rows_.back().wants_logits = depth > 0;

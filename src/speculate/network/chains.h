@@ -20,7 +20,8 @@ struct ChainRequest {
   int feature = 0;  // the target's hidden state that the first row reads, if the network reads them; the others follow
   int depth = 0;    // 0: the rows are only computed
   int rope_variant = 0;
-  size_t task = 0;  // what the picker calls it
+  int adapter = -1;  // Span::adapter
+  size_t task = 0;   // what the picker calls it
 };
 
 class Chains {

@@ -17,6 +17,8 @@ TEST(PageKey, DependsOnTokensParentLayoutTenantAndSalt) {
   EXPECT_NE(chain(root_key("model", "other", "salt"), kTokens), key);
   EXPECT_NE(chain(root_key("model", "tenant", ""), kTokens), key);
   EXPECT_NE(chain(root_key("model", "tenant", "salt", 1), kTokens), key) << "another rope";
+  EXPECT_NE(chain(root_key("model", "tenant", "salt", 0, "adapter"), kTokens), key);
+  EXPECT_NE(root_key("model", "tenant", "salt", 0, "a"), root_key("model", "tenant", "salt", 0, "b"));
   EXPECT_NE(chain(key, kTokens), key);
   EXPECT_NE(chain(root, std::array<TokenId, 4>{1, 2, 4, 3}), key);
   EXPECT_NE(chain(root, std::span(kTokens).first(3)), key);
