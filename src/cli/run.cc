@@ -218,6 +218,9 @@ void run(RunOptions options) {
   } catch (const Error& e) {
     throw CLI::ValidationError(e.what());
   }
+  if (options.engine.adapters.size() > 1)
+    throw CLI::ValidationError("--lora", "may be given once: one adapter answers");
+  const std::string adapter = options.engine.adapters.empty() ? "" : options.engine.adapters.front().name;
   const Constraint constraint = compile_constraint(options.constraint);
   const Input input = read_input(options);
   const bool talkative = !options.quiet && !options.json;
@@ -235,6 +238,7 @@ void run(RunOptions options) {
       chat(*engine, {.system = options.system.value_or(""),
                      .sampling = sampling,
                      .constraint = constraint,
+                     .adapter = adapter,
                      .sampling_text = describe_sampling(sampling, options.sampling, engine->info().sampling_defaults),
                      .bandwidth = bandwidth,
                      .raw = options.raw,
@@ -242,7 +246,8 @@ void run(RunOptions options) {
                      .loop_check = options.loop_check && !sampling.ignore_eos});
       return;
     }
-    Request request{.prompt = encode(*engine, options, input), .sampling = sampling, .constraint = constraint};
+    Request request{
+        .prompt = encode(*engine, options, input), .sampling = sampling, .constraint = constraint, .adapter = adapter};
     stopped = answer_once(*engine, options, std::move(request), load_seconds, bandwidth);
   }
   if (stopped) die_of_interrupt();

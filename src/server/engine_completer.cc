@@ -16,6 +16,9 @@ RequestId EngineCompleter::submit(Request request, Engine::Callback callback) {
   return engine_.submit(std::move(request), std::move(callback));
 }
 void EngineCompleter::cancel(RequestId id) { engine_.cancel(id); }
+std::vector<AdapterInfo> EngineCompleter::adapters() const { return engine_.adapters(); }
+void EngineCompleter::add_adapter(const AdapterOption& adapter) { engine_.add_adapter(adapter); }
+void EngineCompleter::remove_adapter(std::string_view name) { engine_.remove_adapter(name); }
 const ModelInfo& EngineCompleter::info() const { return engine_.info(); }
 EngineStats EngineCompleter::stats() const { return engine_.stats(); }
 EngineSnapshot EngineCompleter::snapshot() const { return engine_.snapshot(); }

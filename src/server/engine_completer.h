@@ -44,6 +44,9 @@ class EngineCompleter final : public Completer {
 
   RequestId submit(Request request, Engine::Callback callback) override;
   void cancel(RequestId id) override;
+  std::vector<AdapterInfo> adapters() const override;
+  void add_adapter(const AdapterOption& adapter) override;
+  void remove_adapter(std::string_view name) override;
   const ModelInfo& info() const override;
   EngineStats stats() const override;
   EngineSnapshot snapshot() const override;

@@ -151,7 +151,10 @@ class Chat {
           "the context of {} tokens is full: with this message the conversation has {}; /reset clears it{}", length,
           prompt_tokens, plain_ ? "" : ", /save FILE saves it first");
     }
-    Request request{.prompt = std::move(prompt), .sampling = options_.sampling, .constraint = options_.constraint};
+    Request request{.prompt = std::move(prompt),
+                    .sampling = options_.sampling,
+                    .constraint = options_.constraint,
+                    .adapter = options_.adapter};
     request.sampling.seed += static_cast<uint64_t>(answers_++);
     const bool terminal = ::isatty(STDOUT_FILENO) != 0;
     const StreamedAnswer given = [&] {

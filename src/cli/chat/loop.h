@@ -11,6 +11,7 @@ struct ChatOptions {
   std::string system;         // empty: none
   SamplingParams sampling;    // for every answer; answer k uses seed + k, so that a session can be repeated
   Constraint constraint;      // for every answer; null: none
+  std::string adapter;        // Request::adapter
   std::string sampling_text;  // the sampling in words, for the greeting
   double bandwidth = 0;       // the memory's, in bytes per second, for /stats; 0: not measured
   bool raw = false;           // each message is continued as plain text

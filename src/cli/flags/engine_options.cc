@@ -29,6 +29,7 @@ constexpr const char* kDigits = "0123456789";
 constexpr const char* kMemoryGroup = "Memory";
 constexpr const char* kComputeGroup = "Computation";
 constexpr const char* kSchedulingGroup = "Scheduling";
+constexpr const char* kAdapterGroup = "Adapters";
 constexpr const char* kTraceGroup = "Tracing";
 constexpr const char* kSpeculationGroup = "Speculative decoding";
 constexpr const char* kCacheGroup = "Prefix cache";
@@ -246,8 +247,54 @@ void add_drafter_options(CLI::App& app, EngineOptions& o) {
       ->group(kSpeculationGroup);
 }
 
+// NAME=PATH, or a path, whose last part without its ending is the name.
+AdapterOption read_adapter_option(const std::string& text) {
+  const size_t equals = text.find('=');
+  AdapterOption adapter;
+  if (equals != text.npos && text.find('/') > equals) {
+    adapter = {text.substr(0, equals), text.substr(equals + 1)};
+  } else {
+    std::filesystem::path path(text);
+    if (path.filename().empty()) path = path.parent_path();  // "folder/"
+    adapter = {path.extension() == ".gguf" ? path.stem().string() : path.filename().string(), text};
+  }
+  if (adapter.name.empty() || adapter.path.empty())
+    throw CLI::ValidationError("--lora", fmt::format("must be NAME=PATH or a path, not '{}'", text));
+  return adapter;
+}
+
+void add_adapter_options(CLI::App& app, EngineOptions& o) {
+  app.add_option_function<std::vector<std::string>>(
+         "--lora,--lora-modules",
+         [&o](const std::vector<std::string>& given) {
+           for (const std::string& text : given) {
+             AdapterOption adapter = read_adapter_option(text);
+             if (std::ranges::any_of(o.adapters,
+                                     [&](const AdapterOption& other) { return other.name == adapter.name; }))
+               throw CLI::ValidationError("--lora", fmt::format("gives two adapters the name {}", adapter.name));
+             o.adapters.push_back(std::move(adapter));
+           }
+         },
+         "a LoRA adapter of the model: a PEFT directory or a GGUF file, which requests name as their model and with "
+         "which run answers; with serve, may be repeated (docs/adapters.md)")
+      ->type_name("[NAME=]PATH")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(kAdapterGroup);
+  add_size(app, "--lora-memory", o.adapter_bytes,
+           "serve: memory for adapters that clients load with /v1/load_lora_adapter, from any path that the server can "
+           "read; 0: they cannot")
+      ->group(kAdapterGroup);
+  app.add_option("--max-lora-rank", o.max_adapter_rank, "largest rank of those adapters")
+      ->check(between(1, kMaxAdapterRank))
+      ->group(kAdapterGroup)
+      ->capture_default_str();
+}
+
 void add_engine_options(CLI::App& app, EngineOptions& o) {
   add_model_options(app, o);
+  add_adapter_options(app, o);
   add_choice(app, "--speculative", o.speculative, kSpeculationNames,
              "guess tokens and verify several at once: the same answers, in fewer steps (docs/speculative.md). ngram: "
              "from the text so far; recent: from recent answers; corpus: from --speculative-corpus and recent answers; "

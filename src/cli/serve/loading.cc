@@ -27,6 +27,16 @@ void block_ends() {
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 }
 
+namespace {
+
+std::vector<std::string> adapter_names(const EngineOptions& options) {
+  std::vector<std::string> names;
+  for (const AdapterOption& adapter : options.adapters) names.push_back(adapter.name);
+  return names;
+}
+
+}  // namespace
+
 Loading::Loading(std::vector<ModelOrder> orders, EngineOptions common, Server& server)
     : orders_(std::move(orders)), common_(std::move(common)), server_(server), thread_([this] { run(); }) {}
 
@@ -91,6 +101,7 @@ void Loading::attach_several() {
   std::vector<ServedModel> models;
   for (const ModelOrder& order : orders_) {
     ServedModel model{.names = order.names,
+                      .adapters = adapter_names(order.engine),
                       .pinned = order.pinned,
                       .keep_alive = order.keep_alive,
                       .max_model_len = order.max_model_len};

@@ -60,8 +60,11 @@ ModelOrder read_section(const std::string& name, const std::vector<const CLI::Co
     const CLI::Option* const option = app.get_option_no_throw("--" + line->name);
     const bool is_switch = option && option->get_expected_max() == 0;
     if (is_switch && line->inputs == std::vector<std::string>{"false"}) continue;
-    arguments.push_back("--" + line->name);
-    if (!is_switch) arguments.insert(arguments.end(), line->inputs.begin(), line->inputs.end());
+    if (is_switch) arguments.push_back("--" + line->name);
+    for (size_t i = 0; !is_switch && i < line->inputs.size(); ++i) {
+      arguments.push_back("--" + line->name);
+      arguments.push_back(line->inputs[i]);
+    }
   }
   std::ranges::reverse(arguments);  // as CLI11 wants them
   try {

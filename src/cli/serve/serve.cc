@@ -111,8 +111,13 @@ void serve(ServeFlags flags) {
   const bool single = is_single(orders);
   if (orders.size() > 1 && !options.model_names.empty())
     throw CLI::ValidationError("--served-model-name", "names one model; with several, use -m NAME=MODEL");
+  if (orders.size() > 1 && !flags.engine.adapters.empty())
+    throw CLI::ValidationError("--lora",
+                               "belongs to one model; with several, put lora = NAME=PATH in its section of "
+                               "--models-preset");
   if (!options.model_names.empty()) orders.front().names = options.model_names;
   if (single) options.model_names = orders.front().names;
+  options.loads_adapters = std::ranges::any_of(orders, [](const ModelOrder& o) { return o.engine.adapter_bytes > 0; });
   options.version = QUIRE_VERSION;
   options.request_timeout = milliseconds(flags.timeout);
   options.grace = milliseconds(flags.grace);

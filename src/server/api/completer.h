@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "engine/explain/explanation.h"
 #include "engine/watch/snapshot.h"
 #include "quire/engine.h"
@@ -48,6 +49,11 @@ class Completer {
   // As Engine::submit and Engine::cancel.
   virtual RequestId submit(Request request, Engine::Callback callback) = 0;
   virtual void cancel(RequestId id) = 0;
+
+  // As Engine::adapters, add_adapter and remove_adapter.
+  virtual std::vector<AdapterInfo> adapters() const { return {}; }
+  virtual void add_adapter(const AdapterOption&) { throw unsupported("this model takes no adapters"); }
+  virtual void remove_adapter(std::string_view) { throw unsupported("this model takes no adapters"); }
 
   virtual const ModelInfo& info() const = 0;
   virtual EngineStats stats() const = 0;

@@ -16,6 +16,28 @@ std::string_view model_of(const JsonField& body) {
   return found != body.json().end() && found->is_string() ? found->get_ref<const std::string&>() : std::string_view();
 }
 
+std::vector<std::string> names_of(const std::vector<AdapterInfo>& adapters) {
+  std::vector<std::string> names;
+  for (const AdapterInfo& adapter : adapters) names.push_back(adapter.name);
+  return names;
+}
+
+// Throws Error if a model, whose names and adapters come first, has a name of another, or an adapter the model's own.
+void check_distinct(const ServedNames& names, const std::vector<std::string>& adapters, const ServedNames& others,
+                    const std::vector<std::string>& other_adapters) {
+  const bool itself = &names == &others;
+  const auto check = [&](const std::string& name, bool among_adapters) {
+    const bool taken = (!(itself && !among_adapters) && others.has(name)) ||
+                       (!itself && std::ranges::find(other_adapters, name) != other_adapters.end());
+    if (taken)
+      throw invalid(
+          "two models or adapters have the name {}; give each its own (--served-model-name, --lora NAME=PATH)",
+          quote(name));
+  };
+  for (const std::string& name : names.names) check(name, false);
+  for (const std::string& name : adapters) check(name, true);
+}
+
 }  // namespace
 
 Models::Models(std::vector<ServedModel> models, const ServiceOptions& options, double read_bandwidth)
@@ -31,13 +53,8 @@ Models::Models(std::vector<ServedModel> models, const ServiceOptions& options, d
     if (model.completer) fallback = default_names(model.completer->info().name);
     Entry& entry = *entries_.emplace_back(
         std::make_unique<Entry>(ServedNames::parse(model.names, fallback), model.completer != nullptr));
-    for (const auto& other : entries_) {
-      if (&*other == &entry) break;
-      const auto taken =
-          std::ranges::find_if(entry.names.names, [&](const auto& name) { return other->names.has(name); });
-      if (taken != entry.names.names.end())
-        throw invalid("two models have the name {}; give each its own (--served-model-name)", quote(*taken));
-    }
+    entry.adapters = model.completer ? names_of(model.completer->adapters()) : std::move(model.adapters);
+    for (const auto& other : entries_) check_distinct(entry.names, entry.adapters, other->names, other->adapters);
     entry.created = unix_seconds();
     entry.max_model_len = model.max_model_len;
     pooled.push_back({.loaded = model.completer != nullptr,
@@ -78,17 +95,28 @@ void Models::end(Entry& entry) {
 }
 
 size_t Models::find(std::string_view name) const {
-  constexpr std::string_view kTag = ":latest";
-  const std::string_view untagged = name.ends_with(kTag) ? name.substr(0, name.size() - kTag.size()) : name;
-  for (const bool exactly : {true, false}) {
-    for (const std::string_view asked : {name, untagged}) {
-      for (size_t model = 0; model < entries_.size(); ++model) {
-        const ServedNames& names = entries_[model]->names;
-        if (exactly ? names.has(asked) : names.serves(asked)) return model;
-      }
+  const auto first = [&](const auto& has) {
+    for (const std::string_view asked : {name, untagged(name)}) {
+      for (size_t model = 0; model < entries_.size(); ++model)
+        if (has(model, asked)) return model;
     }
-  }
-  return 0;
+    return entries_.size();
+  };
+  const auto has_name = [&](size_t model, std::string_view asked) { return entries_[model]->names.has(asked); };
+  const auto has_adapter = [&](size_t model, std::string_view asked) {
+    const std::vector<std::string> names = adapters(model);
+    return std::ranges::find(names, asked) != names.end();
+  };
+  const auto serves_name = [&](size_t model, std::string_view asked) { return serves(model, asked); };
+  size_t found = first(has_name);
+  if (found == entries_.size()) found = first(has_adapter);
+  if (found == entries_.size()) found = first(serves_name);
+  return found == entries_.size() ? 0 : found;
+}
+
+std::vector<std::string> Models::adapters(size_t model) const {
+  const ServiceLease loaded = look(model);
+  return loaded ? loaded->adapters() : entries_[model]->adapters;
 }
 
 ServiceLease Models::leased(ModelPool::Lease lease, size_t model) const {
@@ -136,19 +164,24 @@ void Models::unload(size_t model) const {
 ListedModel Models::list(size_t model) const {
   const Entry& entry = *entries_[model];
   const ModelState state = pool_->state(model);
+  std::vector<std::string> adapters = this->adapters(model);
   const std::lock_guard lock(entry.mutex);
   return {.names = entry.names,
           .state = state,
           .created = entry.created,
           .info = entry.info,
-          .max_model_len = entry.max_model_len};
+          .max_model_len = entry.max_model_len,
+          .adapters = std::move(adapters)};
 }
 
 ApiLimits Models::limits(std::vector<std::string>& names, std::vector<std::string>& prefixes) const {
   const ServiceLease first = look_at_first();
   ApiLimits limits = first ? first->limits() : ApiLimits{};
-  for (const auto& entry : entries_) {
+  for (size_t model = 0; model < entries_.size(); ++model) {
+    const auto& entry = entries_[model];
     names.insert(names.end(), entry->names.names.begin(), entry->names.names.end());
+    const std::vector<std::string> of_model = adapters(model);
+    names.insert(names.end(), of_model.begin(), of_model.end());
     prefixes.insert(prefixes.end(), entry->names.prefixes.begin(), entry->names.prefixes.end());
   }
   limits.models = names;

@@ -26,6 +26,7 @@ struct ServedModel {
   Completer* completer = nullptr;  // loaded for good; must outlive the server
   // Otherwise: loads the model, on a thread of the server. As PooledModel::load.
   std::function<std::unique_ptr<Completer>()> load = {};
+  std::vector<std::string> adapters = {};  // names of those that are loaded with it
   bool pinned = false;
   KeepAlive keep_alive = {};
   int max_model_len = 0;  // as far as is known before it is loaded; 0: not at all
@@ -38,6 +39,7 @@ struct ListedModel {
   int64_t created = 0;                    // seconds since 1970: when it was last loaded, or else when the server began
   std::shared_ptr<const ModelInfo> info;  // null: it was never loaded
   int max_model_len = 0;                  // 0: unknown
+  std::vector<std::string> adapters = {};
 };
 
 // Thrown by Models::prepare.
@@ -53,10 +55,12 @@ class Models {
   ~Models();
 
   size_t size() const { return entries_.size(); }
-  // The model of this name, with or without Ollama's tag ":latest"; the default one if no model has it, which then refuses
+  // The model of this name, or that has an adapter of this name, with or without Ollama's tag ":latest"; the default one if no model has it, which then refuses
   // the request, or if the name is empty. Names win over patterns ("claude-*").
   size_t find(std::string_view name) const;
   bool serves(size_t model, std::string_view name) const { return entries_[model]->names.serves(name); }
+  // The adapters of a model: those that it has now, or will have once it is loaded.
+  std::vector<std::string> adapters(size_t model) const;
 
   // Empty: it is not loaded. `look` does not count as use, so that it does not keep an idle model.
   ServiceLease try_acquire(size_t model) const;
@@ -93,7 +97,8 @@ class Models {
     Entry(ServedNames given, bool stays) : names(std::move(given)), permanent(stays) {}
 
     const ServedNames names;
-    const bool permanent;  // ServedModel::completer
+    const bool permanent;                    // ServedModel::completer
+    std::vector<std::string> adapters = {};  // ServedModel::adapters
     // While it is loaded; the pool's thread alone changes them.
     std::unique_ptr<Completer> owned = nullptr;
     std::unique_ptr<Service> service = nullptr;

@@ -17,6 +17,12 @@ inline bool has_name(std::span<const std::string> names, std::span<const std::st
          std::ranges::any_of(prefixes, [&](const std::string& prefix) { return name.starts_with(prefix); });
 }
 
+// Without Ollama's tag ":latest".
+inline std::string_view untagged(std::string_view name) {
+  constexpr std::string_view kTag = ":latest";
+  return name.ends_with(kTag) ? name.substr(0, name.size() - kTag.size()) : name;
+}
+
 struct ServedNames {
   std::vector<std::string> names;     // the default first
   std::vector<std::string> prefixes;  // "claude-"

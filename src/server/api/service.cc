@@ -59,6 +59,31 @@ ApiLimits Service::limits() const {
           .sampling = model().sampling_defaults};
 }
 
+std::vector<std::string> Service::adapters() const {
+  std::vector<std::string> all;
+  for (AdapterInfo& adapter : completer_.adapters()) all.push_back(std::move(adapter.name));
+  return all;
+}
+
+void Service::require_loading() const {
+  if (options_.loads_adapters) return;
+  throw ApiError(403, "this server loads no adapters for its clients; start it with --lora-memory to allow it");
+}
+
+void Service::add_adapter(const AdapterOption& adapter) {
+  require_loading();
+  if (names_.has(adapter.name))
+    throw bad_request("lora_name", "{} is the model's own name", describe(Json(adapter.name)));
+  completer_.add_adapter(adapter);
+  spdlog::info("loaded the adapter {} from {}", describe(Json(adapter.name)), describe(Json(adapter.path)));
+}
+
+void Service::remove_adapter(const std::string& name) {
+  require_loading();
+  completer_.remove_adapter(name);
+  spdlog::info("unloaded the adapter {}", describe(Json(name)));
+}
+
 void Service::prepare_chat(ApiRequest& request) {
   if (!request.tools.is_null() && format_.describes_tools()) log_described_tools();
   format_.prepare(request);

@@ -34,6 +34,7 @@ struct ServiceOptions {
   int64_t max_extra_bytes = 20'000'000;
   bool dashboard = true;                              // serve the live page at /dashboard
   bool needs_key = false;                             // requests need an API key
+  bool loads_adapters = false;                        // clients may load and unload adapters
   bool several_tenants = false;                       // which share the queue
   std::shared_ptr<const SpanCounts> spans = nullptr;  // for metrics; nullptr: requests are not traced
 };
@@ -76,11 +77,17 @@ class Service {
   const ChatFormat& format() const { return format_; }
   ApiLimits limits() const;
 
+  std::vector<std::string> adapters() const;  // names
+  // As Engine::add_adapter and remove_adapter. Throws Error; ApiError if clients may not, or the name is the model's.
+  void add_adapter(const AdapterOption& adapter);
+  void remove_adapter(const std::string& name);
+
   // The tokens of a prompt, or of the chat if the request has no prompts, which must be prepared for the template.
   TokenIds encode(const ApiRequest& request, size_t prompt) const;
   void prepare_chat(ApiRequest& request);
 
  private:
+  void require_loading() const;
   void require_generation(const ApiRequest& request) const;
   Places admit(const std::string& tenant, int answers);
   Job generation(ApiRequest request, const Tenant& tenant);

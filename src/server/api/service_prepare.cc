@@ -84,9 +84,17 @@ Constraint compile_constraint(ApiRequest& request, const AnswerReading* reading,
 }  // namespace
 
 Job Service::prepare(const ApiDefinition& api, JsonField body, const Tenant& tenant) {
+  const std::vector<std::string> adapters = this->adapters();
+  std::vector<std::string> served;
+  ApiLimits limits = this->limits();
+  if (!adapters.empty()) {
+    served = names();
+    served.insert(served.end(), adapters.begin(), adapters.end());
+    limits.models = served;
+  }
   ApiRequest request = [&] {
     const JsonField read_once = std::move(body);  // its memory is free for what follows
-    return parse_api_request(api, read_once, limits());
+    return parse_api_request(api, read_once, limits);
   }();
   log_once(request.without_effect);
   if (request.larger_context > 0) log_smaller_context(request.larger_context);
@@ -95,6 +103,9 @@ Job Service::prepare(const ApiDefinition& api, JsonField body, const Tenant& ten
     const Places place = api.reply_computes ? admit(tenant.name, 1) : Places();
     if (auto reply = api.reply(*this, request))
       return {.answer = ready_answer(std::move(*reply)), .keep_alive = request.keep_alive};
+  }
+  for (const std::string_view asked : {std::string_view(request.model), untagged(request.model)}) {
+    if (!names_.has(asked) && std::ranges::find(adapters, asked) != adapters.end()) request.adapter = asked;
   }
   require_generation(request);
   if (api.adapt) api.adapt(request, *this);

@@ -22,6 +22,8 @@ const ApiDefinition& llama_completion_api();
 const ApiDefinition& apply_template_api();
 const ApiDefinition& load_model_api();
 const ApiDefinition& unload_model_api();
+const ApiDefinition& load_adapter_api();
+const ApiDefinition& unload_adapter_api();
 const ApiDefinition& ollama_chat_api();
 const ApiDefinition& ollama_generate_api();
 const ApiDefinition& ollama_embed_api();
@@ -35,16 +37,36 @@ const GetDefinition& ollama_ps_get();
 const GetDefinition& ollama_version_get();
 const GetDefinition& llama_props_get();
 const GetDefinition& llama_slots_get();
+const GetDefinition& adapters_get();
 std::span<const GetDefinition> server_pages();
 std::span<const GetDefinition> dashboard_gets();
 
 std::span<const ApiDefinition* const> all_apis() {
   static const std::vector<const ApiDefinition*> apis = {
-      &chat_api(),         &completion_api(),  &response_api(),         &count_input_api(),    &message_api(),
-      &count_tokens_api(), &embedding_api(),   &rerank_api(),           &score_api(),          &tokenize_api(),
-      &detokenize_api(),   &infill_api(),      &llama_completion_api(), &apply_template_api(), &load_model_api(),
-      &unload_model_api(), &ollama_chat_api(), &ollama_generate_api(),  &ollama_embed_api(),   &ollama_embeddings_api(),
-      &ollama_show_api(),  &explain_api(),
+      &chat_api(),
+      &completion_api(),
+      &response_api(),
+      &count_input_api(),
+      &message_api(),
+      &count_tokens_api(),
+      &embedding_api(),
+      &rerank_api(),
+      &score_api(),
+      &tokenize_api(),
+      &detokenize_api(),
+      &infill_api(),
+      &llama_completion_api(),
+      &apply_template_api(),
+      &load_model_api(),
+      &unload_model_api(),
+      &ollama_chat_api(),
+      &ollama_generate_api(),
+      &ollama_embed_api(),
+      &ollama_embeddings_api(),
+      &ollama_show_api(),
+      &load_adapter_api(),
+      &unload_adapter_api(),
+      &explain_api(),
   };
   return apis;
 }
@@ -54,7 +76,7 @@ std::span<const GetDefinition* const> all_gets() {
     std::vector<const GetDefinition*> all;
     for (const GetDefinition& page : server_pages()) all.push_back(&page);
     all.insert(all.end(), {&tokenizer_info_get(), &ollama_tags_get(), &ollama_ps_get(), &ollama_version_get(),
-                           &llama_props_get(), &llama_slots_get()});
+                           &llama_props_get(), &llama_slots_get(), &adapters_get()});
     for (const GetDefinition& page : dashboard_gets()) all.push_back(&page);
     return all;
   }();

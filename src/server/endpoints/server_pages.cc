@@ -1,6 +1,7 @@
 // What a server says about itself: models, health, metrics, its own description.
 #include <fmt/chrono.h>
 
+#include <algorithm>
 #include <ctime>
 #include <string>
 #include <utility>
@@ -23,6 +24,13 @@ Json model_json(const ListedModel& model, const std::string& name) {
           {"type", "model"},                                  // this and the next two: Anthropic's
           {"display_name", name},
           {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(model.created)))}};
+}
+
+// vLLM's: an adapter is a model that has a parent.
+Json adapter_json(const ListedModel& model, const std::string& name) {
+  Json json = model_json(model, name);
+  json["parent"] = model.names.names.front();
+  return json;
 }
 
 // As Codex CLI reads it. Its own instructions stay: releases that want "base_instructions" here refuse the list, and
@@ -60,6 +68,10 @@ Reply list_models(const Models& models, const GetRequest&) {
       data.push_back(model_json(model, name));
       codex.push_back(codex_model_json(model, name));
     }
+    for (const std::string& name : model.adapters) {
+      data.push_back(adapter_json(model, name));
+      codex.push_back(codex_model_json(model, name));
+    }
   }
   const Json first = data.front()["id"], last = data.back()["id"];
   return {.body = dump({{"object", "list"},
@@ -75,6 +87,8 @@ Reply show_model(const Models& models, const GetRequest& request) {
       request.argument.ends_with('/') ? request.argument.substr(0, request.argument.size() - 1) : request.argument;
   for (const std::string& asked : {name, request.argument}) {
     const ListedModel model = models.list(models.find(asked));
+    const bool is_adapter = std::ranges::find(model.adapters, asked) != model.adapters.end();
+    if (is_adapter && !model.names.has(asked)) return {.body = dump(adapter_json(model, asked))};
     if (model.names.serves(asked)) return {.body = dump(model_json(model, asked))};
   }
   throw ApiError(404,
@@ -108,6 +122,7 @@ constexpr std::string_view kPageSchemas = R"json({
     "display_name", "created_at"],
     "properties": {"id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"},
       "owned_by": {"type": "string"}, "max_model_len": {"type": "integer"},
+      "parent": {"type": "string", "description": "of a LoRA adapter: the model"},
       "status": {"type": "object", "required": ["value"], "properties": {"value": {"enum": ["unloaded", "loading", "loaded", "unloading"]}}},
       "type": {"const": "model"},
       "display_name": {"type": "string"}, "created_at": {"type": "string", "format": "date-time"}}},

@@ -69,10 +69,11 @@ struct ApiRequest : Request {
   bool functions = false;            // chat: the deprecated functions, and function_call in the answer
   bool include_reasoning = true;     // false: reasoning is left out
   std::optional<int> max_reasoning_tokens;
-  bool think = false;       // Ollama's: thoughts are asked for, which the model must be able to have
-  int larger_context = 0;   // Ollama's: a context that was asked for and is larger than the server's; 0: none
+  bool think = false;      // Ollama's: thoughts are asked for, which the model must be able to have
+  int larger_context = 0;  // Ollama's: a context that was asked for and is larger than the server's; 0: none
   std::optional<KeepAlive> keep_alive = {};  // Ollama's: how long the model stays loaded afterwards
-  bool only_loads = false;  // Ollama's: has neither messages nor a prompt, and wants the model loaded
+  std::string adapter_path = {};             // load_lora_adapter: where the adapter `adapter` is
+  bool only_loads = false;                   // Ollama's: has neither messages nor a prompt, and wants the model loaded
 
   bool stream = false;
   bool include_usage = false;                 // stream_options: a last chunk with the usage
