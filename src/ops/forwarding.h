@@ -65,6 +65,10 @@ class ForwardingOperations : public Operations {
   }
   void project(const Inputs& x, std::span<const Projection> list, int rows) override { inner_->project(x, list, rows); }
   void project_heads(const HeadProjections& heads, int rows) override { inner_->project_heads(heads, rows); }
+  void add_low_rank(const Rows& x, const NormView& norm, const Rows& inner,
+                    std::span<const LowRankProduct> products) override {
+    inner_->add_low_rank(x, norm, inner, products);
+  }
 
   void rotations(std::span<const RotationSpan> spans, const Rows& to) override { inner_->rotations(spans, to); }
   void position_and_store(const PositionArgs& args, std::span<const AttentionSpan> spans, int rows) override {
