@@ -47,8 +47,8 @@ def test_requests_name_their_adapter():
     assert json.loads(get(server, "/lora-adapters")[1]) == [{"id": 0, "name": "one", "model": "base"}, {"id": 1, "name": "llama_rslora", "model": "base"}]
     assert post(server, "/v1/completions", {"model": "two", "prompt": PROMPT})[0] == 404
     status, answer = post(server, "/v1/load_lora_adapter", {"lora_name": "two", "lora_path": str(ADAPTERS / "llama")})
-    assert status == 403 and "--lora-memory" in answer["error"]["message"]
-    assert post(server, "/v1/unload_lora_adapter", {"lora_name": "one"})[0] == 403
+    assert status == 400 and "--lora-memory" in answer["error"]["message"]
+    assert post(server, "/v1/unload_lora_adapter", {"lora_name": "one"})[0] == 400
     assert server.stop()[0] == 0
 
 
@@ -82,6 +82,14 @@ def test_adapters_belong_to_a_model_of_several(tmp_path):
     assert complete(server, "one") == llama and complete(server, "base") == base
     assert complete(server, "q") != complete(server, "qwen")
     assert server.stop()[0] == 0
+
+
+def test_names_of_adapters_and_models_differ():
+    skip_without_binary()
+    same = quire("serve", "-m", LLAMA, "--served-model-name", "base", "--lora", f"base={ADAPTERS / 'llama'}", "--port", "0")
+    assert same.returncode == 1 and 'an adapter has the name "base"' in same.stderr
+    several = quire("serve", "-m", f"a={LLAMA}", "-m", f"b={GOLDEN / 'models/qwen2'}", "--lora", ADAPTERS / "llama")
+    assert several.returncode == 2 and "--models-preset" in several.stderr
 
 
 def test_run_answers_with_its_adapter():

@@ -22,20 +22,26 @@ std::vector<std::string> names_of(const std::vector<AdapterInfo>& adapters) {
   return names;
 }
 
-// Throws Error if a model, whose names and adapters come first, has a name of another, or an adapter the model's own.
+// Throws Error if a model has a name of another model, or an adapter that of a model or of another model's adapter.
 void check_distinct(const ServedNames& names, const std::vector<std::string>& adapters, const ServedNames& others,
                     const std::vector<std::string>& other_adapters) {
   const bool itself = &names == &others;
-  const auto check = [&](const std::string& name, bool among_adapters) {
-    const bool taken = (!(itself && !among_adapters) && others.has(name)) ||
-                       (!itself && std::ranges::find(other_adapters, name) != other_adapters.end());
-    if (taken)
-      throw invalid(
-          "two models or adapters have the name {}; give each its own (--served-model-name, --lora NAME=PATH)",
-          quote(name));
+  const auto is_among = [](const std::vector<std::string>& all) {
+    return [&all](const std::string& name) { return std::ranges::find(all, name) != all.end(); };
   };
-  for (const std::string& name : names.names) check(name, false);
-  for (const std::string& name : adapters) check(name, true);
+  if (const auto taken = std::ranges::find_if(names.names, is_among(others.names));
+      !itself && taken != names.names.end())
+    throw invalid("two models have the name {}; give each its own (--served-model-name)", quote(*taken));
+  for (const auto& [some, all] : {std::pair(&adapters, &others.names),
+                                  {&names.names, &other_adapters},
+                                  {&adapters, itself ? nullptr : &other_adapters}}) {
+    if (!all) continue;
+    if (const auto taken = std::ranges::find_if(*some, is_among(*all)); taken != some->end())
+      throw invalid(
+          "an adapter has the name {}, as a model or another model's adapter has; choose another (--lora "
+          "NAME=PATH)",
+          quote(*taken));
+  }
 }
 
 }  // namespace

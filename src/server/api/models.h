@@ -50,7 +50,7 @@ struct ModelNotLoaded {
 // Thread-safe. A model is named by its index.
 class Models {
  public:
-  // At least one model; the first is the default. Throws Error if two models have the same name.
+  // At least one model; the first is the default. Throws Error if two models, or adapters of two, have the same name.
   Models(std::vector<ServedModel> models, const ServiceOptions& options, double read_bandwidth = 0);
   ~Models();
 

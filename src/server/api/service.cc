@@ -67,7 +67,7 @@ std::vector<std::string> Service::adapters() const {
 
 void Service::require_loading() const {
   if (options_.loads_adapters) return;
-  throw ApiError(403, "this server loads no adapters for its clients; start it with --lora-memory to allow it");
+  throw bad_request({}, "this server loads no adapters for its clients; start it with --lora-memory to allow it");
 }
 
 void Service::add_adapter(const AdapterOption& adapter) {

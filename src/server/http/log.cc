@@ -165,7 +165,7 @@ class JsonFormatter final : public spdlog::formatter {
   std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonFormatter>(); }
 };
 
-double milliseconds(std::chrono::nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
+double in_milliseconds(std::chrono::nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
 }  // namespace
 
@@ -198,12 +198,12 @@ std::string request_line(const LoggedRequest& record, LogFormat format) {
   std::string line;
   if (format == LogFormat::kText) {
     line = fmt::format("{} {} {} {} {:.1f} ms", record.id, record.status, record.method, record.path,
-                       milliseconds(record.duration));
+                       in_milliseconds(record.duration));
     if (!record.tenant.empty()) line += fmt::format(", {}", record.tenant);
     if (!generation) return line;
     line += fmt::format(", {} tokens in ({} cached), {} out, {}", record.prompt_tokens, record.cached_tokens,
                         record.completion_tokens, record.finish);
-    if (record.ttft.count() >= 0) line += fmt::format(", first after {:.1f} ms", milliseconds(record.ttft));
+    if (record.ttft.count() >= 0) line += fmt::format(", first after {:.1f} ms", in_milliseconds(record.ttft));
     return line;
   }
   const auto field = [&](std::string_view name, std::string_view value) {
@@ -214,11 +214,11 @@ std::string request_line(const LoggedRequest& record, LogFormat format) {
   if (!record.tenant.empty()) field("tenant", record.tenant);
   field("method", record.method);
   field("path", record.path);
-  line += fmt::format(R"(,"status":{},"duration_ms":{:.3f})", record.status, milliseconds(record.duration));
+  line += fmt::format(R"(,"status":{},"duration_ms":{:.3f})", record.status, in_milliseconds(record.duration));
   if (generation) {
     line += fmt::format(R"(,"prompt_tokens":{},"cached_tokens":{},"completion_tokens":{})", record.prompt_tokens,
                         record.cached_tokens, record.completion_tokens);
-    if (record.ttft.count() >= 0) line += fmt::format(R"(,"ttft_ms":{:.3f})", milliseconds(record.ttft));
+    if (record.ttft.count() >= 0) line += fmt::format(R"(,"ttft_ms":{:.3f})", in_milliseconds(record.ttft));
     field("finish", record.finish);
   }
   return line + '}';

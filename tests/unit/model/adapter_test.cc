@@ -117,7 +117,7 @@ TEST(Adapter, RefusesOtherModels) {
       << refusal_of(llama, "models/glm");
   EXPECT_NE(refusal_of(llama, "models-gguf/qwen2.gguf").find("convert_lora_to_gguf.py"), std::string::npos);
   const std::string gguf = (golden_dir() / "adapters/qwen2.gguf").string();
-  EXPECT_NE(refusal_of(gguf, "models/qwen2").find("Hugging Face directory"), std::string::npos)
+  EXPECT_NE(refusal_of(gguf, "models/qwen2").find("needs the model as a GGUF file"), std::string::npos)
       << refusal_of(gguf, "models/qwen2");
   EXPECT_NE(refusal_of(gguf, "models-gguf/seed_oss.gguf").find("architecture \"qwen2\""), std::string::npos);
   EditedAdapter shape("llama");

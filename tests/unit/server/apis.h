@@ -43,11 +43,11 @@ inline constexpr Api Api::kOllamaEmbeddings{"/api/embeddings"};
 inline constexpr Api Api::kOllamaShow{"/api/show"};
 inline constexpr Api Api::kExplain{"/dashboard/explain"};
 
-// But those that only load and unload models.
+// But those that only load and unload models and adapters.
 inline std::vector<Api> every_api() {
   std::vector<Api> apis;
   for (const ApiDefinition* api : all_apis()) {
-    if (!api->path.starts_with("/models/")) apis.push_back({api->path});
+    if (!api->path.starts_with("/models/") && !api->path.ends_with("_lora_adapter")) apis.push_back({api->path});
   }
   return apis;
 }
