@@ -11,8 +11,8 @@ size_t payload_bytes(const Output& output) {
   return bytes;
 }
 
-Exchange::Exchange(Completer& completer, std::shared_ptr<ModelMetrics> metrics, std::function<void()> wake, size_t max_bytes,
-                   ByteBudget& replies)
+Exchange::Exchange(Completer& completer, std::shared_ptr<ModelMetrics> metrics, std::function<void()> wake,
+                   size_t max_bytes, ByteBudget& replies)
     : completer_(completer),
       metrics_(std::move(metrics)),
       max_bytes_(max_bytes),
