@@ -79,6 +79,7 @@ LabResult run_paging(const LabOptions& o, Progress& progress) {
   for (const SequenceLength& l : lengths) longest = std::max(longest, l.prompt + l.answer);
   longest = (longest + kPageTokens - 1) / kPageTokens * kPageTokens;
   const int pool = kPoolSequences * static_cast<int>(std::bit_ceil(static_cast<uint32_t>(longest)));
+  const int most_contiguous = pool / longest;  // sequences
   progress.stage("simulating allocators");
   std::vector<PoolRun> runs;
   for (const CacheAllocation allocation :
@@ -145,7 +146,7 @@ LabResult run_paging(const LabOptions& o, Progress& progress) {
       {.what = "sequences that run together, contiguous",
        .value = contiguous.running,
        .claim = Claim::kAtMost,
-       .foretold = static_cast<double>(pool / longest),
+       .foretold = static_cast<double>(most_contiguous),
        .theory = "pool / longest"},
       {.what = "sequences that run together, doubling",
        .value = doubling.running,
@@ -160,7 +161,7 @@ LabResult run_paging(const LabOptions& o, Progress& progress) {
       {.what = "steps until all have ended, contiguous",
        .value = static_cast<double>(contiguous.steps),
        .claim = Claim::kAtLeast,
-       .foretold = sums.steps / static_cast<double>(pool / longest),
+       .foretold = sums.steps / static_cast<double>(most_contiguous),
        .theory = "tokens of all answers / sequences that run together"},
       {.what = "steps until all have ended, paged",
        .value = static_cast<double>(paged.steps),
