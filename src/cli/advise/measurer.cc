@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 
 #include "base/error.h"
+#include "base/files/scratch_folder.h"
 #include "cli/bench/limits.h"
 #include "cli/compare/distance_tally.h"
 #include "cli/text/chunk_run.h"
@@ -46,27 +45,6 @@ class NoHugePages {
 
  private:
   const bool off_;
-};
-
-// A private folder that is removed with all that is in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "quire-advise-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw no_resource("no folder can be made for a pack cache: {}", name);
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
 };
 
 double over(double seconds, const std::optional<double>& bound) { return bound ? seconds / *bound : 0; }
@@ -266,7 +244,7 @@ AdviceMeasures AdviceMeasurer::measures() {
 AdviceStarts AdviceMeasurer::measure_starts(const std::function<void()>& check) {
   progress_.stage("measuring starts");
   pool_.clear();
-  const TemporaryFolder folder;
+  const ScratchFolder folder("advise");
   AdviceSettings settings{.engine = engine_};
   settings.engine.pack_cache.clear();
   const auto start = [&] {

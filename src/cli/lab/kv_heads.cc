@@ -9,7 +9,7 @@
 #include "cli/figure/charts.h"
 #include "cli/lab/depth_run.h"
 #include "cli/lab/experiment.h"
-#include "cli/lab/scratch_folder.h"
+#include "cli/lab/scratch_model.h"
 
 namespace quire {
 namespace {
@@ -46,13 +46,13 @@ double number_bytes(std::string_view kv_cache_dtype) {
 LabResult run_kv_heads(const LabOptions& o, Progress& progress) {
   const int layers = 4, deepest = o.quick ? 4096 : 8192, repetitions = o.quick ? 3 : 5, steps = 8;
   const int points = 4, context = deepest + repetitions * steps;
-  const ScratchFolder folder;
+  const ScratchFolder folder("lab");
   const auto runtime = std::make_shared<Runtime>(o.engine);
   std::list<DepthRun> runs;
   progress.stage("making models");
   for (const HeadVariant& variant : kHeadVariants) {
     EngineOptions engine = o.engine;
-    engine.model = folder.make_model(head_shape(variant, layers, context), TensorType::Q8_0).string();
+    engine.model = make_scratch_model(folder, head_shape(variant, layers, context), TensorType::Q8_0).string();
     runs.emplace_back(engine, context, runtime);
   }
   std::array<ChartLine, kHeadVariants.size()> lines;

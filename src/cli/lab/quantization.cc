@@ -16,7 +16,7 @@
 #include "cli/figure/charts.h"
 #include "cli/lab/depth_run.h"
 #include "cli/lab/experiment.h"
-#include "cli/lab/scratch_folder.h"
+#include "cli/lab/scratch_model.h"
 #include "model/registry.h"
 #include "ops/cpu/probe.h"
 #include "quantize/quantize.h"
@@ -122,8 +122,9 @@ void write_ladder(const LabOptions& o, const ScratchFolder& folder, const std::s
                   Progress& progress, Ladder& ladder) {
   progress.stage("reading " + o.engine.model);
   ladder.is_given = has_16_bits(DepthRun(o.engine, kRateDepth, runtime).model().info);
-  const std::string base =
-      ladder.is_given ? o.engine.model : folder.make_model(ladder_shape(ladder.layers), TensorType::BF16).string();
+  const std::string base = ladder.is_given
+                               ? o.engine.model
+                               : make_scratch_model(folder, ladder_shape(ladder.layers), TensorType::BF16).string();
   ladder.rungs.push_back({.type = "BF16", .file = base});
   progress.stage("quantizing");
   for (size_t i = 0; i < kLadder.size(); ++i) {
@@ -251,7 +252,7 @@ void add_divergence(const Ladder& ladder, LabResult& r) {
 }
 
 LabResult run_quantization(const LabOptions& o, Progress& progress) {
-  const ScratchFolder folder;
+  const ScratchFolder folder("lab");
   const auto runtime = std::make_shared<Runtime>(o.engine);
   Ladder ladder{.layers = o.quick ? 10 : 16, .repetitions = o.quick ? 3 : 7};
   write_ladder(o, folder, runtime, progress, ladder);

@@ -9,7 +9,7 @@
 #include "cli/figure/charts.h"
 #include "cli/lab/depth_run.h"
 #include "cli/lab/experiment.h"
-#include "cli/lab/scratch_folder.h"
+#include "cli/lab/scratch_model.h"
 
 namespace quire {
 namespace {
@@ -34,16 +34,16 @@ SynthShape windowed_shape(std::string_view name, int window, int context) {
 LabResult run_window(const LabOptions& o, Progress& progress) {
   const int window = o.quick ? 256 : 512, deepest = o.quick ? 4096 : 8192, repetitions = o.quick ? 3 : 5, steps = 8;
   const int context = deepest + repetitions * steps;
-  const ScratchFolder folder;
+  const ScratchFolder folder("lab");
   const auto runtime = std::make_shared<Runtime>(o.engine);
   std::list<DepthRun> runs;  // without a window, and with it
   progress.stage("making models");
   for (const bool has_window : {false, true}) {
     EngineOptions engine = o.engine;
-    engine.model = folder
-                       .make_model(windowed_shape(has_window ? "window" : "full", has_window ? window : 0, context),
-                                   TensorType::Q8_0)
-                       .string();
+    engine.model =
+        make_scratch_model(folder, windowed_shape(has_window ? "window" : "full", has_window ? window : 0, context),
+                           TensorType::Q8_0)
+            .string();
     runs.emplace_back(engine, context, runtime);
   }
   DepthRun &full = runs.front(), &windowed = runs.back();
