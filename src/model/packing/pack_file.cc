@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/files/checksum.h"
 #include "ops/backend.h"
 
 namespace quire {
@@ -56,7 +57,6 @@ std::span<const std::byte> chunk(std::span<const std::byte> data, int i) {
   const size_t begin = static_cast<size_t>(i) * kChunk;
   return data.subspan(begin, std::min(kChunk, data.size() - begin));
 }
-uint64_t checksum(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 // Everything before the data, for these checksums of its chunks. A file is right if it begins with just these bytes.
 std::vector<std::byte> make_head(const PackIdentity& identity, size_t data_bytes, std::span<const uint64_t> checksums) {
