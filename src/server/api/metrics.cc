@@ -7,6 +7,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <numeric>
 #include <span>
@@ -169,8 +170,10 @@ struct ModelMetrics::Series {
         &histogram("request_generation_tokens", "Generated tokens of each answer.", one_two_five(info.max_model_len));
     for (const auto reason :
          {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled, FinishReason::kTimeout,
-          FinishReason::kDeadEnd, FinishReason::kRefused, FinishReason::kError})
-      success(reason);
+          FinishReason::kDeadEnd, FinishReason::kRefused, FinishReason::kError}) {
+      ended[static_cast<size_t>(reason)] = &counter("request_success_total", "Ended answers.",
+                                                    {{"finished_reason", std::string(finished_reason(reason))}});
+    }
     for (const EngineMetric& metric : kEngineMetrics) {
       Labels more;
       if (!metric.label.empty()) more.emplace(metric.label, metric.label_value);
@@ -202,10 +205,6 @@ struct ModelMetrics::Series {
   prometheus::Histogram& histogram(const std::string& name, const std::string& help, const Buckets& buckets) {
     return prometheus::BuildHistogram().Name(prefix + name).Help(help).Register(*registry).Add(labels, buckets);
   }
-  prometheus::Counter& success(FinishReason reason) {
-    return counter("request_success_total", "Ended answers.",
-                   {{"finished_reason", std::string(finished_reason(reason))}});
-  }
   // By name and labels, so that the counters of a drafter are there once it has drafted.
   FollowingCounter& drafted(const std::string& name, const std::string& help, const Labels& more) {
     prometheus::Counter& wanted = counter(name, help, more);
@@ -221,6 +220,7 @@ struct ModelMetrics::Series {
   const std::string prefix;
   const Labels labels;
   prometheus::Counter *prompt_tokens, *generation_tokens, *rejected;
+  std::array<prometheus::Counter*, static_cast<size_t>(FinishReason::kError) + 1> ended{};  // none for kNone
   prometheus::Histogram *first_token, *next_token, *per_token, *whole, *queue, *prefill, *decode, *inference,
       *prompt_length, *answer_length;
   prometheus::Gauge* loaded;
@@ -244,7 +244,7 @@ void ModelMetrics::tokens_generated(int tokens, double since_previous) {
 
 void ModelMetrics::choice_finished(const Output& output) {
   const Usage& usage = output.usage;
-  series_->success(output.finish).Increment();
+  series_->ended[static_cast<size_t>(output.finish)]->Increment();
   if (output.finish != FinishReason::kStop && output.finish != FinishReason::kLength) return;
   series_->prompt_length->Observe(usage.prompt_tokens);
   series_->whole->Observe(usage.seconds);

@@ -77,7 +77,6 @@ class ModelPool {
   // Ends loading and unloading, after what is under way. Who still waits, or will, gets no lease. Call once at most.
   void stop();
 
-  size_t size() const { return entries_.size(); }
   ModelState state(size_t model) const;
   bool changing() const;  // a model is being loaded or unloaded, or is going to be loaded
 

@@ -55,8 +55,8 @@ class Models {
   ~Models();
 
   size_t size() const { return entries_.size(); }
-  // The model of this name, or that has an adapter of this name, with or without Ollama's tag ":latest"; the default one if no model has it, which then refuses
-  // the request, or if the name is empty. Names win over patterns ("claude-*").
+  // The model that has this name, or an adapter of this name, with or without Ollama's tag ":latest". The default one if
+  // none has, which then refuses the request, or if the name is empty. Names win over patterns ("claude-*").
   size_t find(std::string_view name) const;
   bool serves(size_t model, std::string_view name) const { return entries_[model]->names.serves(name); }
   // The adapters of a model: those that it has now, or will have once it is loaded.
@@ -71,7 +71,6 @@ class Models {
   void acquire(size_t model, std::function<void(ServiceLease, std::exception_ptr)> settled) const;
   // Throws ApiError if the model was given as loaded for good.
   void unload(size_t model) const;
-  void set_keep_alive(size_t model, KeepAlive keep_alive) const { pool_->set_keep_alive(model, keep_alive); }
   // Ends loading, after the model under way; requests that wait for one fail.
   void stop() { pool_->stop(); }
   bool changing() const { return pool_->changing(); }
