@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -14,16 +13,10 @@
 #include <vector>
 
 #include "base/files/mapped_file.h"
-#include "format/safetensors.h"
 #include "paths.h"
+#include "unit/model/edited_tensors.h"
 
 namespace quire::testing {
-
-struct AdapterTensor {
-  std::string type;
-  std::vector<uint64_t> shape;
-  std::string bytes;
-};
 
 // In memory: read from a golden adapter, changed by the test, written to a directory of its own that lives as long as the
 // object.
@@ -32,11 +25,7 @@ class EditedAdapter {
   explicit EditedAdapter(const std::string& golden) {
     const auto folder = golden_dir() / "adapters" / golden;
     config = nlohmann::json::parse(read_text_file(folder / "adapter_config.json"));
-    const auto file = Safetensors::open(folder / "adapter_model.safetensors");
-    for (const TensorView& t : file.tensors()) {
-      tensors[t.name] = {
-          std::string(name(t.type)), t.shape, {reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size()}};
-    }
+    tensors = read_tensors(Safetensors::open(folder / "adapter_model.safetensors"));
   }
   EditedAdapter(const EditedAdapter&) = delete;
   EditedAdapter& operator=(const EditedAdapter&) = delete;
@@ -46,7 +35,7 @@ class EditedAdapter {
   }
 
   nlohmann::json config;
-  std::map<std::string, AdapterTensor> tensors;
+  EditedTensors tensors;
 
   // Random float32 numbers in all tensors.
   void draw(unsigned seed) {
@@ -67,18 +56,7 @@ class EditedAdapter {
                  ("quire-adapter-" + std::to_string(::getpid()) + "-" + std::to_string(made++));
     std::filesystem::create_directories(directory_);
     std::ofstream(directory_ / "adapter_config.json") << config.dump();
-    nlohmann::json header;
-    size_t end = 0;
-    for (const auto& [tensor, t] : tensors) {
-      header[tensor] = {{"dtype", t.type}, {"shape", t.shape}, {"data_offsets", {end, end + t.bytes.size()}}};
-      end += t.bytes.size();
-    }
-    const std::string text = header.dump();
-    const uint64_t size = text.size();
-    std::ofstream out(directory_ / "adapter_model.safetensors", std::ios::binary);
-    out.write(reinterpret_cast<const char*>(&size), sizeof size);
-    out << text;
-    for (const auto& [tensor, t] : tensors) out << t.bytes;
+    write_tensors(tensors, directory_ / "adapter_model.safetensors");
     return directory_.string();
   }
 
