@@ -252,7 +252,8 @@ class TileOutliers {
         }
         continue;
       }
-      for (int i = first; i < end;) {
+      int i = first;
+      while (i < end) {
         while (ends_[row] <= i) ++row;
         const int stop = ends_[row] < end ? ends_[row] : end;
         add_to(
