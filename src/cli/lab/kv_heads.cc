@@ -156,7 +156,7 @@ constinit const Experiment kKvHeadsExperiment{
         "In multi-head attention (MHA) each query head has keys and values of its own. Grouped-query attention "
         "(GQA) shares them among a group of query heads, multi-query attention (MQA) among all. The cache, and "
         "what a decode step reads of it, shrink by the size of a group.",
-    .page = "learn/kv-cache",
+    .page = "learn/heads-and-windows",
     .run = run_kv_heads};
 
 }  // namespace quire

@@ -119,7 +119,7 @@ constinit const Experiment kTiledAttentionExperiment{
         "Attention compares each token with all before it, which gives a matrix of n x n scores in each head. "
         "Computed in tiles, with a running maximum and sum for each row, no score needs to be kept (Milakov and "
         "Gimelshein 2018; Dao et al. 2022). The tiles of a thread have the same size for any prompt.",
-    .page = "learn/kv-cache",
+    .page = "learn/tiled-attention",
     .run = run_tiled_attention};
 
 }  // namespace quire

@@ -153,7 +153,7 @@ constinit const Experiment kWindowExperiment{
         "A layer with a sliding window attends to the last tokens only. The engine gives back the pages that the "
         "window has passed, so cache and attention of such a layer stop growing. Models mix such layers with a few "
         "that see everything, or let information pass from layer to layer.",
-    .page = "learn/paging",
+    .page = "learn/heads-and-windows",
     .run = run_window};
 
 }  // namespace quire
