@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Quantizes a model to many types, and prints what each costs: bits, bytes, divergence, perplexity, speed.
 
-    ./dev bench quant -m MODEL -f TEXT [--calibrate TEXT] [--types Q4_0 Q4_K_M ...] [--methods rtn-int4 ...] [--svg FILE]
+    ./dev bench quant -m MODEL -f TEXT [--calibrate TEXT] [--types Q4_0 Q4_K_M ...] [--methods rtn-int4 ...] [--tasks arc_easy,piqa] [--svg FILE]
 
-Each file is written and compared with MODEL on chunks of TEXT (quire compare). At the end one of each type is measured (quire bench); then all are
-deleted. With --calibrate, GGUF types are also written with importance, and with error feedback; methods that look at inputs are left out without it.
-Nothing else should run.
+Each file is written and compared with MODEL on chunks of TEXT (quire compare), and with --tasks scored by lm_eval. At the end one of each type is
+measured (quire bench); then all are deleted. With --calibrate, GGUF types are also written with importance, and with error feedback; methods that
+look at inputs are left out without it. Nothing else should run.
 """
 
 import argparse
@@ -52,6 +52,24 @@ def accuracy(name, path, o, parameters):
         "same top": 100 * compared["same_top"]["value"],
         "perplexity": compared["perplexity"]["value"],
     }
+
+
+def task_scores(path, o):
+    """A percentage with its error, or a perplexity, for each task."""
+    python = ROOT / "build/python-venv/bin/python"
+    if not python.exists():
+        sys.exit("--tasks needs the Python package and lm_eval: ./dev clients installs both")
+    flags = ["--tasks", o.tasks, *(["--include-path", o.include_path] if o.include_path else []), *(["--limit", str(o.limit)] if o.limit else [])]
+    done = subprocess.run([python, ROOT / "scripts/score_tasks.py", *flags, path], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"scoring {path} failed: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])[0]
+
+
+def text_of_score(score):
+    share = 1 if score["metric"].endswith("perplexity") else 100
+    error = "" if score["error"] is None else f" ± {share * score['error']:.1f}"
+    return f"{share * score['value']:.1f}{error}"
 
 
 def speed(path):
@@ -101,11 +119,15 @@ def picture(rows):
 def write_and_compare(o, parameters, folder):
     """A row for each variant. A file is kept if it is the first of its type: the others have the same bytes and speed."""
     rows, kept = [], {}
+    if o.tasks:
+        print(f"{o.model}: {task_scores(o.model, o)}", file=sys.stderr, flush=True)
     for name, is_directory, flags in variants(o):
         kind = name.partition(",")[0]
         path = folder / (f"{kind}-{len(rows)}" + ("" if is_directory else ".gguf"))
         quire("quantize", o.model, path, *flags)
         rows.append(accuracy(name, path, o, parameters) | {"file": kept.setdefault(kind, path)})
+        if o.tasks:
+            rows[-1]["tasks"] = task_scores(path, o)
         print(f"{name}: {rows[-1]['MB']:.1f} MB, mean KL {rows[-1]['mean KL']:.4f}", file=sys.stderr, flush=True)
         if kept[kind] != path:
             path.unlink()
@@ -119,9 +141,11 @@ def measure_speeds(rows):
 
 
 def print_table(rows):
-    print("| " + " | ".join(COLUMNS) + " |\n|---|" + "--:|" * (len(COLUMNS) - 1))
+    columns = COLUMNS + list(rows[0].get("tasks", {}))
+    print("| " + " | ".join(columns) + " |\n|---|" + "--:|" * (len(columns) - 1))
     for r in rows:
-        print(f"| {r['type']} | {r['bits a weight']:.2f} | {r['MB']:.1f} | {r['mean KL']:.4f} ± {r['KL error']:.4f} | {r['median KL']:.4f} | {r['p99 KL']:.3f} | {r['max KL']:.2f} | {r['same top']:.1f} % | {r['perplexity']:.2f} | {r['prefill tok/s']:.0f} | {r['decode tok/s']:.0f} | {r['of the limit']:.0f} % |")
+        tasks = "".join(f" {text_of_score(score)} |" for score in r.get("tasks", {}).values())
+        print(f"| {r['type']} | {r['bits a weight']:.2f} | {r['MB']:.1f} | {r['mean KL']:.4f} ± {r['KL error']:.4f} | {r['median KL']:.4f} | {r['p99 KL']:.3f} | {r['max KL']:.2f} | {r['same top']:.1f} % | {r['perplexity']:.2f} | {r['prefill tok/s']:.0f} | {r['decode tok/s']:.0f} | {r['of the limit']:.0f} % |{tasks}")
 
 
 def main():
@@ -133,6 +157,9 @@ def main():
     parser.add_argument("--calibration-chunks", type=int, default=32, help="default: 32")
     parser.add_argument("--types", nargs="*", default=TYPES, help="GGUF types and mixes")
     parser.add_argument("--methods", nargs="*", default=METHODS, help="methods that write Hugging Face directories")
+    parser.add_argument("--tasks", help="tasks of lm_eval, separated by commas, to score each file on (./dev clients installs lm_eval)")
+    parser.add_argument("--include-path", help="a folder of tasks of your own")
+    parser.add_argument("--limit", type=int, help="only the first N documents of each task")
     parser.add_argument("--svg", help="file for a picture of bytes against divergence")
     parser.add_argument("--json", help="file for all figures")
     o = parser.parse_args()
