@@ -13,6 +13,7 @@
 #include "model/registry.h"
 #include "plan/planned_model.h"
 #include "plan/step_probe.h"
+#include "sampling/sampler.h"
 
 namespace quire {
 namespace {
@@ -84,14 +85,16 @@ PlanCheck check_plan(EngineOptions engine, const PlanCheckOptions& o, Progress& 
   progress.stage("loading " + engine.model);
   const size_t before = anonymous_memory();
   need_cpu(engine);
-  LoadedModel model(engine);
+  LoadedModel model(engine, engine.max_num_seqs);  // without rows of logits for prompts, which no test asks for
   PlanCheck check{.model = engine.model, .threads = model.runtime.team.size(), .rows = {}};
   for (const BenchTest& test : tests) check.rows.push_back({test, {}, {}, {}, {}});
   ModelBench bench(model, tests, progress);
   bench.run(1);
   check.measured_bytes = static_cast<double>(anonymous_memory() - before - kReadProbeBytes);
-  check.predicted_bytes =
-      static_cast<double>(model.plan.weights + model.plan.activations) + cached_bytes(tests, model.plan.layout);
+  const size_t for_sampling = static_cast<size_t>(check.threads) * static_cast<size_t>(model.target.config.vocab) *
+                              SamplerScratch::kBytesPerToken;
+  check.predicted_bytes = static_cast<double>(model.plan.weights + model.plan.activations - for_sampling) +
+                          cached_bytes(tests, model.plan.layout);
 
   const Compute compute = model.runtime.cpu.compute(model.plan.activation_type);
   const KvType kv = model.plan.layout.type();
