@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -76,18 +77,36 @@ std::string cpu_name() {
   return "unknown CPU";
 }
 
-int usable_cores() {
-  int cores = 0;
+namespace {
+
+// What the system says of this machine, of which hwloc shows only what this process may use; null: nothing.
+using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
+Topology load_topology() {
   hwloc_topology_t topology = nullptr;
-  if (hwloc_topology_init(&topology) == 0) {
-    // Without flags, hwloc shows only the cores this process may use.
-    if (hwloc_topology_load(topology) == 0) cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
-    hwloc_topology_destroy(topology);
-  }
+  if (hwloc_topology_init(&topology) != 0) return {nullptr, hwloc_topology_destroy};
+  Topology owner(topology, hwloc_topology_destroy);
+  if (hwloc_topology_load(topology) != 0) owner.reset();
+  return owner;
+}
+
+}  // namespace
+
+int usable_cores() {
+  const Topology topology = load_topology();
+  int cores = topology ? hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE) : 0;
   if (cores <= 0) cores = static_cast<int>(std::thread::hardware_concurrency());
   const double quota = cgroup_limits().cores;
   if (quota < cores) cores = static_cast<int>(std::ceil(quota));
   return std::max(1, cores);
+}
+
+size_t last_cache_bytes() {
+  const Topology topology = load_topology();
+  for (const hwloc_obj_type_t level : {HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE}) {
+    const hwloc_obj_t cache = topology ? hwloc_get_obj_by_type(topology.get(), level, 0) : nullptr;
+    if (cache) return cache->attr->cache.size;
+  }
+  return 0;
 }
 
 size_t available_memory() {

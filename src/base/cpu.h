@@ -26,6 +26,9 @@ std::string cpu_microcode();  // its revision, as the system names it; empty if 
 // at least 1.
 int usable_cores();
 
+// The size of a cache of the last level, not the sum over all; 0: the system does not say.
+size_t last_cache_bytes();
+
 // Bytes of memory this process may still allocate: the minimum of what its machine and its cgroup have available.
 size_t available_memory();
 

@@ -1,7 +1,6 @@
 #include "plan/step_probe.h"
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "engine/runtime.h"
 #include "engine/tuner.h"
@@ -104,14 +104,6 @@ OpSeconds medians(std::vector<OpSeconds>& runs) {
 }
 
 }  // namespace
-
-size_t last_cache_bytes() {
-#ifdef _SC_LEVEL3_CACHE_SIZE
-  return static_cast<size_t>(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
-#else
-  return 0;
-#endif
-}
 
 ProbeSize probe_size(const PlannedModel& model, size_t cache_bytes) {
   const auto layers = static_cast<int>(model.config.layers.size());

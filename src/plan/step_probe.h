@@ -39,7 +39,4 @@ class StepProbe {
   std::unique_ptr<State> state_;
 };
 
-// Of the last level, as the system says; 0: it does not.
-size_t last_cache_bytes();
-
 }  // namespace quire
