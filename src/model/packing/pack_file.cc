@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,13 +16,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/files/checksum.h"
+#include "model/packing/unfinished_file.h"
 #include "ops/backend.h"
 
 namespace quire {
@@ -74,78 +73,6 @@ std::vector<std::byte> make_head(const PackIdentity& identity, size_t data_bytes
   header.checksum_high = sum.high64;
   std::memcpy(head.data(), &header, sizeof header);
   return head;
-}
-
-bool is_temporary(std::string_view name) { return name.starts_with("packing-") && name.ends_with(".tmp"); }
-
-std::string temporary_name() {
-  std::random_device random;  // process ids are not unique across containers
-  return fmt::format("packing-{:08x}{:08x}.tmp", random(), random());
-}
-
-// Closes the file when it dies, and removes it unless it was renamed.
-class TemporaryFile {
- public:
-  // In this folder. The lock marks the file as not abandoned. Another process may take it for abandoned before it is
-  // locked (remove_abandoned()): then the next one is tried.
-  explicit TemporaryFile(const std::filesystem::path& folder) {
-    for (struct stat status{}; fd_ < 0 || status.st_nlink == 0;) {
-      if (fd_ >= 0) ::close(fd_);
-      path_ = (folder / temporary_name()).string();
-      fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
-      if (fd_ < 0) return;
-      ::flock(fd_, LOCK_EX);
-      if (::fstat(fd_, &status) != 0) return;
-    }
-  }
-  ~TemporaryFile() {
-    if (fd_ < 0) return;
-    if (!renamed_) ::unlink(path_.c_str());
-    ::close(fd_);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  int fd() const { return fd_; }
-  bool rename_to(const std::string& path) {
-    renamed_ = std::rename(path_.c_str(), path.c_str()) == 0;
-    return renamed_;
-  }
-
- private:
-  std::string path_;
-  int fd_ = -1;
-  bool renamed_ = false;
-};
-
-// A file being written is locked by its process. If it is not locked, nobody will finish it.
-void remove_abandoned(const std::string& folder) {
-  std::error_code ignored;
-  for (std::filesystem::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored)) {
-    if (!is_temporary(at->path().filename().string())) continue;
-    const int fd = ::open(at->path().c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) continue;
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(at->path().c_str());
-    ::close(fd);
-  }
-}
-
-// Returns 0 or an error of errno.
-int write_at(int fd, std::span<const std::byte> bytes, size_t offset) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return n < 0 ? errno : EIO;
-    bytes = bytes.subspan(static_cast<size_t>(n));
-    offset += static_cast<size_t>(n);
-  }
-  return 0;
-}
-
-const char* remedy(int error) {
-  if (error == ENOSPC || error == EDQUOT) return "free some space";
-  if (error == ENOTDIR) return "choose a directory";
-  return error == EACCES || error == EPERM || error == EROFS ? "make it writable" : "check the disk";
 }
 
 // Bytes of the mapping at `address` that are mapped as huge pages.
@@ -267,20 +194,11 @@ bool PackFile::save(Backend& backend, std::byte* data, Team& team, const OnLoad&
     return warn(fmt::format("{}: cannot {}: {}; {}. The model runs, but its next start packs it again", folder_, action,
                             std::generic_category().message(error), remedy(error)));
   };
-  std::error_code error;
-  std::filesystem::path parent = std::filesystem::absolute(folder_, error);
-  if (!parent.has_filename()) parent = parent.parent_path();  // "name/"
-  std::filesystem::create_directories(parent.parent_path(), error);
-  if (::mkdir(folder_.c_str(), S_IRWXU) != 0 && errno != EEXIST) return fail("create the folder", errno);
-  remove_abandoned(folder_);
-
-  TemporaryFile file(folder_);
-  if (file.fd() < 0) return fail("create a file", errno);
+  if (const int error = open_pack_folder(folder_); error != 0) return fail("create the folder", error);
+  UnfinishedFile file(folder_);
+  if (file.error() != 0) return fail("create a file", file.error());
   const size_t offset = data_offset(data_bytes_);
-  // Finds out now whether the disk has the space, if its file system can tell.
-  if (::fallocate(file.fd(), 0, 0, static_cast<off_t>(offset + data_bytes_)) != 0 &&
-      (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
-    return fail("write a file", errno);
+  if (const int error = file.reserve(offset + data_bytes_); error != 0) return fail("write a file", error);
 
   std::vector<uint64_t> checksums(chunks_of(data_bytes_));
   std::atomic<int> failure{0};
@@ -291,14 +209,14 @@ bool PackFile::save(Backend& backend, std::byte* data, Team& team, const OnLoad&
     const size_t at = static_cast<size_t>(i) * kChunk;
     const std::span<const std::byte> part = backend.view(data + at, std::min(kChunk, data_bytes_ - at), copy);
     checksums[static_cast<size_t>(i)] = checksum(part);
-    const int written = write_at(file.fd(), part, offset + at);
+    const int written = file.write_at(part, offset + at);
     if (written != 0) failure = written;
     meter.add(part.size(), thread);
   });
-  if (failure == 0) failure = write_at(file.fd(), make_head(identity_, data_bytes_, checksums), 0);
+  if (failure == 0) failure = file.write_at(make_head(identity_, data_bytes_, checksums), 0);
   if (failure == 0 && ::fsync(file.fd()) != 0) failure = errno;
   if (failure != 0) return fail("write a file", failure);
-  if (!file.rename_to(path_)) return fail("rename a file", errno);
+  if (const int error = file.rename_to(path_); error != 0) return fail("rename a file", error);
   return true;
 }
 
