@@ -1,6 +1,7 @@
 #include "cuda/cuda_operations.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 #include <vector>
 
@@ -120,6 +121,7 @@ void CudaOperations::attend(const AttentionSpec& spec, std::span<const Attention
 
 void CudaOperations::route(const RouteArgs& args, int rows) { routes_.route(stream_, args, rows); }
 void CudaOperations::run_experts(const ExpertArgs& args, int rows) {
+  assert(!args.source);
   experts_->run(stream_, inputs_, routes_, args, rows, activations_);
 }
 uint64_t CudaOperations::take_expert_bytes() { return experts_ ? routes_.take_bytes(stream_) : uint64_t{0}; }

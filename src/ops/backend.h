@@ -103,7 +103,9 @@ class Operations {
 
   // Chooses experts for each row by the router's scores; the next run_experts() goes by it.
   virtual void route(const RouteArgs& args, int rows) = 0;
-  // The chosen experts' results, weighted and added in the order of their scores. Prepares inputs.
+  // The chosen experts' results, weighted and added in the order of their scores. Prepares inputs. With a source the host
+  // writes to memory that it does not compute with meanwhile, so Backend::reads_experts() must hold. Throws what the source
+  // throws.
   virtual void run_experts(const ExpertArgs& args, int rows) = 0;
   // Bytes of experts' weights that run_experts() has read since the last call. Finishes.
   virtual uint64_t take_expert_bytes() = 0;
@@ -133,6 +135,8 @@ class Backend {
   virtual Activations default_activations() const = 0;
   // Of a memory of its own: bytes that can be allocated now. nullopt: it allocates the host's.
   virtual std::optional<size_t> own_memory() const = 0;
+  // Whether its operations take experts from an ExpertSource.
+  virtual bool reads_experts() const { return false; }
   // Changes when packed matrices get other bytes.
   virtual int packing_version() const = 0;
   // activations: the form of inputs. The backend must outlive the result. Throws Error (kResource).

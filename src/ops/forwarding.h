@@ -107,6 +107,7 @@ class ForwardingBackend : public Backend {
   std::string_view name() const override { return inner_.name(); }
   Activations default_activations() const override { return inner_.default_activations(); }
   std::optional<size_t> own_memory() const override { return inner_.own_memory(); }
+  bool reads_experts() const override { return inner_.reads_experts(); }
   int packing_version() const override { return inner_.packing_version(); }
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override {
     return inner_.operations(activations, limits);

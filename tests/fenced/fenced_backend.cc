@@ -121,7 +121,10 @@ class FencedOperations final : public Operations {
     run([&] { inner_->route(args, rows); });
   }
   void run_experts(const ExpertArgs& args, int rows) override {
-    run([&] { inner_->run_experts(args, rows); });
+    if (!args.source) return run([&] { inner_->run_experts(args, rows); });
+    finish();  // the source writes to memory meanwhile
+    const FencedBackend::Opening opening(backend_);
+    inner_->run_experts(args, rows);
   }
   void observe_inputs(InputObserver* observer) override { inner_->observe_inputs(observer); }
   uint64_t take_expert_bytes() override {

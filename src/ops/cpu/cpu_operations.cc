@@ -39,13 +39,18 @@ CpuOperations::CpuOperations(const Compute& compute, const OperationLimits& limi
       memory_(carve(limits, nullptr).bytes),
       carved_(carve(limits, memory_.data())),
       attention_(compute.team, AttentionOp::limits_of(limits)) {
-  if (limits.experts.experts > 0) routes_ = ExpertRows(limits.max_rows, limits.experts);
+  if (limits.experts.experts > 0) {
+    routes_ = ExpertRows(limits.max_rows, limits.experts);
+    expert_group_ = ExpertGroup(limits.max_rows, limits.experts);
+  }
   parts_.parts.reserve(static_cast<size_t>(std::max(limits.experts.experts, limits.heads.heads)));
 }
 
 size_t CpuOperations::memory_bytes(int threads, const OperationLimits& limits) {
   return carve(limits, nullptr).bytes + AttentionOp::memory_bytes(threads, AttentionOp::limits_of(limits)) +
-         (limits.experts.experts > 0 ? ExpertRows::memory_bytes(limits.max_rows, limits.experts) : 0);
+         (limits.experts.experts > 0 ? ExpertRows::memory_bytes(limits.max_rows, limits.experts) +
+                                           ExpertGroup::memory_bytes(limits.max_rows, limits.experts)
+                                     : 0);
 }
 
 void CpuOperations::upload(std::span<const float> from, float* to) { std::ranges::copy(from, to); }
@@ -119,7 +124,7 @@ void CpuOperations::attend(const AttentionSpec& spec, std::span<const AttentionS
 
 void CpuOperations::route(const RouteArgs& args, int rows) { routes_.route(compute_, args, rows); }
 void CpuOperations::run_experts(const ExpertArgs& args, int rows) {
-  expert_bytes_ += quire::run_experts(compute_, carved_.inputs, parts_, routes_, carved_.expert_inner,
+  expert_bytes_ += quire::run_experts(compute_, carved_.inputs, parts_, routes_, expert_group_, carved_.expert_inner,
                                       carved_.expert_out, args, rows);
 }
 uint64_t CpuOperations::take_expert_bytes() { return std::exchange(expert_bytes_, 0); }

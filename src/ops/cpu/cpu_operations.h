@@ -71,6 +71,7 @@ class CpuOperations final : public Operations {
   const Carved carved_;
   AttentionOp attention_;
   ExpertRows routes_;
+  ExpertGroup expert_group_;
   ProjectionParts parts_;
   uint64_t expert_bytes_ = 0;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <limits>
 
 #include "kernels/kernels.h"
@@ -180,10 +182,32 @@ void ExpertRows::combine(const Compute& compute, const Rows& results, const Targ
   });
 }
 
-uint64_t run_experts(const Compute& compute, const InputMemory& inputs, ProjectionParts& parts,
-                     const ExpertRows& routes, const Rows& inner, const Rows& out, const ExpertArgs& args, int rows) {
-  const auto sources = routes.sources();
-  const Rows hidden = inner.columns(0, args.experts[0].up.weight.rows), results = out.columns(0, args.x.cols);
+ExpertGroup::ExpertGroup(int max_rows, const OperationLimits::Experts& limits) {
+  const auto most = static_cast<size_t>(limits.experts);
+  numbers.reserve(most);
+  experts.reserve(most);
+  linears.reserve(most);
+  sources.reserve(static_cast<size_t>(ExpertRows::most_gathered(max_rows, limits)));
+}
+
+size_t ExpertGroup::memory_bytes(int max_rows, const OperationLimits::Experts& limits) {
+  return static_cast<size_t>(limits.experts) * (sizeof(int32_t) + sizeof(ExpertRows::Expert) + sizeof(ExpertLinears)) +
+         static_cast<size_t>(ExpertRows::most_gathered(max_rows, limits)) * sizeof(int32_t);
+}
+
+namespace {
+
+// Some of a step's experts, whose matrices are in memory.
+struct ExpertsInMemory {
+  std::span<const ExpertRows::Expert> experts;
+  std::span<const int32_t> sources;                     // of all gathered rows; -1: of no such expert, or padding
+  std::function<const ExpertLinears&(size_t)> linears;  // of the i-th of them
+};
+
+// Computes the results of their rows from x to `results`.
+void run_group(const Compute& compute, const InputMemory& inputs, ProjectionParts& parts, const ExpertRows& routes,
+               const ExpertsInMemory& group, const Rows& hidden, const Rows& results, const ExpertArgs& args) {
+  // Inputs depend on the form and transform of linears, not on their data.
   const auto linears_of = [&](int row) -> const ExpertLinears& {  // experts begin at groups of rows
     const auto after = std::ranges::upper_bound(routes.experts(), row, {}, &ExpertRows::Expert::begin);
     return args.experts[static_cast<size_t>(std::prev(after)->expert)];
@@ -191,11 +215,11 @@ uint64_t run_experts(const Compute& compute, const InputMemory& inputs, Projecti
   // The experts' linears from gathered inputs to gathered results.
   const auto run = [&](const Inputs& in, const auto& projection_of) {
     parts.parts.clear();
-    for (const ExpertRows::Expert& e : routes.experts())
-      parts.parts.push_back({in, projection_of(args.experts[static_cast<size_t>(e.expert)]), e.begin, e.end});
+    for (size_t i = 0; i < group.experts.size(); ++i)
+      parts.parts.push_back({in, projection_of(group.linears(i)), group.experts[i].begin, group.experts[i].end});
     project_parts(compute, parts);
   };
-  const Inputs in = inputs.prepare_gathered(compute, args.x, sources, false, [&](int row) -> const Linear& {
+  const Inputs in = inputs.prepare_gathered(compute, args.x, group.sources, false, [&](int row) -> const Linear& {
     return args.gated ? linears_of(row).gate : linears_of(row).up;
   });
   run(in, [&](const ExpertLinears& expert) {
@@ -206,9 +230,62 @@ uint64_t run_experts(const Compute& compute, const InputMemory& inputs, Projecti
                       .alpha = args.alpha,
                       .limit = args.limit};
   });
-  const Inputs mixed = inputs.prepare_gathered(compute, hidden, sources, true,
+  const Inputs mixed = inputs.prepare_gathered(compute, hidden, group.sources, true,
                                                [&](int row) -> const Linear& { return linears_of(row).down; });
   run(mixed, [&](const ExpertLinears& expert) { return Projection{.w = &expert.down, .y = results}; });
+}
+
+// The linears of an expert whose packed matrices lie at `data`.
+ExpertLinears place(const ExpertLinears& expert, const std::byte* data) {
+  ExpertLinears placed = expert;
+  for (Linear* const w : {&placed.gate, &placed.up, &placed.down}) {
+    w->weight.data = data;
+    data += w->weight.bytes();
+  }
+  return placed;
+}
+
+// As the source has them in memory, some experts after the others. A row's results do not depend on the order.
+void run_groups(const Compute& compute, const InputMemory& inputs, ProjectionParts& parts, const ExpertRows& routes,
+                ExpertGroup& group, const Rows& hidden, const Rows& results, const ExpertArgs& args) {
+  group.numbers.clear();
+  for (const ExpertRows::Expert& e : routes.experts()) group.numbers.push_back(args.first + e.expert);
+  args.source->begin(group.numbers);
+  for (auto ready = args.source->next(); !ready.empty(); ready = args.source->next()) {
+    group.experts.clear();
+    group.linears.clear();
+    group.sources.assign(routes.sources().size(), -1);
+    for (const ExpertSource::Ready& one : ready) {
+      const ExpertRows::Expert& e = routes.experts()[static_cast<size_t>(one.index)];
+      group.experts.push_back(e);
+      group.linears.push_back(place(args.experts[static_cast<size_t>(e.expert)], one.data));
+      std::copy(routes.sources().begin() + e.begin, routes.sources().begin() + e.end, group.sources.begin() + e.begin);
+    }
+    run_group(compute, inputs, parts, routes,
+              {.experts = group.experts,
+               .sources = group.sources,
+               .linears = [&](size_t i) -> const ExpertLinears& { return group.linears[i]; }},
+              hidden, results, args);
+  }
+}
+
+}  // namespace
+
+uint64_t run_experts(const Compute& compute, const InputMemory& inputs, ProjectionParts& parts,
+                     const ExpertRows& routes, ExpertGroup& group, const Rows& inner, const Rows& out,
+                     const ExpertArgs& args, int rows) {
+  const Rows hidden = inner.columns(0, args.experts[0].up.weight.rows), results = out.columns(0, args.x.cols);
+  if (args.source) {
+    run_groups(compute, inputs, parts, routes, group, hidden, results, args);
+  } else {
+    run_group(compute, inputs, parts, routes,
+              {.experts = routes.experts(),
+               .sources = routes.sources(),
+               .linears = [&](size_t i) -> const ExpertLinears& {
+                 return args.experts[static_cast<size_t>(routes.experts()[i].expert)];
+               }},
+              hidden, results, args);
+  }
   if (!args.target.accumulate) clear(compute, args.target.to, rows);
   routes.combine(compute, results, args.target, rows);
   const ExpertLinears& any = args.experts[0];

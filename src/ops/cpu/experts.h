@@ -46,9 +46,22 @@ class ExpertRows {
   std::vector<Expert> experts_;
 };
 
+// The experts that an ExpertSource has in memory, with memory for all of a step. Without a source it is not used.
+struct ExpertGroup {
+  ExpertGroup() = default;
+  ExpertGroup(int max_rows, const OperationLimits::Experts& limits);
+  static size_t memory_bytes(int max_rows, const OperationLimits::Experts& limits);
+
+  std::vector<int32_t> numbers;  // of all that the step's rows have chosen: what the source is asked for
+  std::vector<ExpertRows::Expert> experts;
+  std::vector<ExpertLinears> linears;  // of each of them, with the data of its matrices
+  std::vector<int32_t> sources;        // as ExpertRows::sources(); -1 for the rows of other experts
+};
+
 // As Operations::run_experts(). inner, out: memory for the gathered rows, of the widest layer. Returns the bytes of weights
 // that it has read.
 uint64_t run_experts(const Compute& compute, const InputMemory& inputs, ProjectionParts& parts,
-                     const ExpertRows& routes, const Rows& inner, const Rows& out, const ExpertArgs& args, int rows);
+                     const ExpertRows& routes, ExpertGroup& group, const Rows& inner, const Rows& out,
+                     const ExpertArgs& args, int rows);
 
 }  // namespace quire

@@ -202,7 +202,7 @@ Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std:
       if (sources[static_cast<size_t>(end)] >= 0) ++shown;
     }
     const Rows seen = w->transform ? Rows{changed_, x.cols, row_stride(x.cols)} : from;
-    compute.observer->see({&w, 1}, {seen.row(begin), seen.cols, seen.stride}, shown);
+    if (shown > 0) compute.observer->see({&w, 1}, {seen.row(begin), seen.cols, seen.stride}, shown);
     begin = end;
   }
   return inputs;
