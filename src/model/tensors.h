@@ -103,6 +103,10 @@ constexpr bool is_table(Tensor t) {
          t == Tensor::kPerLayerEmbedding;
 }
 
+constexpr bool is_expert(Tensor t) {
+  return t == Tensor::kExpertGate || t == Tensor::kExpertUp || t == Tensor::kExpertDown;
+}
+
 struct Slot {
   Tensor tensor;
   int layer = -1;           // -1: of the whole model

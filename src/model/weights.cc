@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -13,6 +15,8 @@
 
 #include "base/error.h"
 #include "model/families.h"
+#include "model/packing/expert_store.h"
+#include "model/packing/pack_experts.h"
 #include "model/packing/pack_matrices.h"
 #include "model/quantized/input_transforms.h"
 #include "model/quantized/module_tensors.h"
@@ -55,13 +59,15 @@ constexpr std::string_view kOtherModalities[] = {"model.visual.",
 // First checks and lists every tensor, reading no data; then allocates once and reads them all.
 class Loader : public TensorVisitor {
  public:
-  Loader(const Checkpoint& checkpoint, const ModelConfig& config)
+  // apart: experts get jobs of their own, for a file.
+  Loader(const Checkpoint& checkpoint, const ModelConfig& config, bool apart = false)
       : checkpoint_(checkpoint),
         config_(config),
         kind_(checkpoint.gguf() ? FileKind::kGguf : FileKind::kHf),
         spelling_(spelling_of(checkpoint)),
         finder_(checkpoint, config, spelling_),
-        quantization_(checkpoint.hf() ? read_quantization(*checkpoint.hf()) : std::nullopt) {}
+        quantization_(checkpoint.hf() ? read_quantization(*checkpoint.hf()) : std::nullopt),
+        apart_(apart) {}
 
   void matrix(const Slot& slot, int rows, int cols, Linear& to) override {
     const Source source = source_of(slot);
@@ -70,7 +76,7 @@ class Loader : public TensorVisitor {
     if (source.stacked) shape.push_back(static_cast<uint64_t>(slot.items));
     shape.push_back(static_cast<uint64_t>(source.transposed ? file_cols : file_rows));
     shape.push_back(static_cast<uint64_t>(source.transposed ? file_rows : file_cols));
-    MatrixJob job{&to.weight, {source, file_rows, slot.item}, bytes_};
+    MatrixJob job{&to.weight, {source, file_rows, slot.item}, 0};
     if (quantization_ && find_codes(slot, file_rows, file_cols, job.from)) {
       take_codes(*job.from.coded, to);
     } else {
@@ -88,8 +94,7 @@ class Loader : public TensorVisitor {
     const uint64_t elements = static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols);
     elements_[job.from.coded ? quantization_->method : std::string(name(job.from.type))] += elements;
     parameters += elements;
-    matrices_.push_back(std::move(job));
-    bytes_ += to.weight.bytes();
+    add_job(slot, std::move(job));
     count_decoded(slot, to.weight.bytes());
 
     const std::string bias = bias_name(source);
@@ -124,12 +129,13 @@ class Loader : public TensorVisitor {
 
   // Reads all listed tensors. Matrices lie in memory of at most options.memory bytes, or in a file of the pack cache.
   void read(Backend& backend, Team& team, const WeightOptions& options, Weights& to) {
-    if (bytes_ > options.memory) {
+    to.matrix_bytes = bytes_ + (apart_ ? options.expert_slots * totals_.slot_bytes : 0);
+    if (to.matrix_bytes > options.memory) {
       throw no_resource("{}: the weights need {} MiB of memory, but only {} MiB are available (--memory)",
-                        checkpoint_.file(), (bytes_ + (1 << 20) - 1) >> 20, options.memory >> 20);
+                        checkpoint_.file(), (to.matrix_bytes + (1 << 20) - 1) >> 20, options.memory >> 20);
     }
-    to.matrix_bytes = bytes_;
     read_vectors(backend);
+    if (apart_) store_experts(backend, team, options, to);
     std::optional<PackFile> file;
     if (!options.pack_cache.empty()) {
       file.emplace(options.pack_cache, pack_identity(checkpoint_, matrices_, backend), bytes_, options.warn);
@@ -175,6 +181,7 @@ class Loader : public TensorVisitor {
     return decoded_ + experts_ + (config_.tied_output ? embedding_ : 0);
   }
   uint64_t expert_bytes() const { return experts_; }
+  const ExpertTotals& expert_totals() const { return totals_; }
 
  private:
   struct VectorJob {
@@ -186,6 +193,55 @@ class Loader : public TensorVisitor {
     Change change;
     int cols;  // kTranspose: of the file's matrix
   };
+
+  // Experts are visited one after the other, each with all its matrices.
+  void add_job(const Slot& slot, MatrixJob job) {
+    const size_t bytes = job.matrix->bytes();
+    if (!is_expert(slot.tensor)) {
+      job.offset = bytes_;
+      bytes_ += bytes;
+      matrices_.push_back(std::move(job));
+      return;
+    }
+    const std::pair<int, int> expert{slot.layer, slot.item};
+    if (std::exchange(last_expert_, expert) != expert) {
+      ++totals_.experts;
+      last_bytes_ = 0;
+      if (apart_) expert_jobs_.emplace_back();
+    }
+    const auto& moe = std::get<Moe>(config_.layers[static_cast<size_t>(slot.layer)].ffn);
+    totals_.used = std::max(totals_.used, moe.routing.used);
+    totals_.bytes += bytes;
+    job.offset = apart_ ? last_bytes_ : bytes_;
+    last_bytes_ += bytes;
+    totals_.slot_bytes = std::max(totals_.slot_bytes, ExpertFile::aligned(last_bytes_));
+    if (apart_) {
+      expert_jobs_.back().bytes = last_bytes_;
+      expert_jobs_.back().matrices.push_back(std::move(job));
+    } else {
+      bytes_ += bytes;
+      matrices_.push_back(std::move(job));
+    }
+  }
+
+  void store_experts(Backend& backend, Team& team, const WeightOptions& options, Weights& to) const {
+    assert(backend.reads_experts());
+    to.experts = std::make_shared<ExpertStore>(make_expert_file(checkpoint_, expert_jobs_, backend, team,
+                                                                {.pack_cache = options.pack_cache,
+                                                                 .memory = options.expert_slots * totals_.slot_bytes,
+                                                                 .warn = options.warn,
+                                                                 .report = options.report}),
+                                               backend, options.expert_slots);
+    for (const ExpertJob& expert : expert_jobs_) {
+      for (const MatrixJob& job : expert.matrices) job.matrix->data = nullptr;  // packing has set it
+    }
+    int first = 0;
+    for (LayerWeights& layer : to.layers) {
+      layer.moe.source = layer.moe.experts.empty() ? nullptr : to.experts.get();
+      layer.moe.first_expert = first;
+      first += static_cast<int>(layer.moe.experts.size());
+    }
+  }
 
   void place(const std::byte* memory) {
     for (const MatrixJob& job : matrices_) job.matrix->data = memory + job.offset;
@@ -248,8 +304,7 @@ class Loader : public TensorVisitor {
   void count_decoded(const Slot& slot, size_t bytes) {
     if (slot.tensor == Tensor::kEmbedding) {
       embedding_ = bytes;
-    } else if (slot.tensor == Tensor::kExpertGate || slot.tensor == Tensor::kExpertUp ||
-               slot.tensor == Tensor::kExpertDown) {
+    } else if (is_expert(slot.tensor)) {
       const auto& moe = std::get<Moe>(config_.layers[static_cast<size_t>(slot.layer)].ffn);
       if (slot.item < moe.routing.used) experts_ += bytes;  // all experts have the same size
     } else if (!is_table(slot.tensor) && slot.tensor != Tensor::kPooled) {
@@ -362,7 +417,12 @@ class Loader : public TensorVisitor {
   const std::optional<Quantization> quantization_;
   std::vector<MatrixJob> matrices_;
   std::vector<VectorJob> vectors_;
-  size_t bytes_ = 0;  // what the packed matrices take, each a multiple of 64
+  const bool apart_;
+  std::vector<ExpertJob> expert_jobs_;
+  ExpertTotals totals_;
+  std::pair<int, int> last_expert_{-1, -1};  // layer and number in it
+  size_t last_bytes_ = 0;                    // its bytes so far
+  size_t bytes_ = 0;                         // what the packed matrices take, each a multiple of 64
   uint64_t decoded_ = 0, experts_ = 0, embedding_ = 0;
   std::unordered_set<std::string> used_;
   std::map<std::string, uint64_t> elements_;                       // by type, or quantization method
@@ -425,12 +485,13 @@ WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& conf
           .bytes = load.bytes(),
           .matrix_bytes = load.matrix_bytes(),
           .main_type = load.main_type(),
+          .experts = load.expert_totals(),
           .output = config.tied_output ? unread.embedding.weight : unread.output.weight};
 }
 
 Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend, Team& team,
                      const WeightOptions& options) {
-  Loader load(checkpoint, config);
+  Loader load(checkpoint, config, options.expert_slots > 0);
   Weights w;
   list_tensors(checkpoint, config, load, w);
   if (const std::string text = load.ignored_scales(); options.warn && !text.empty()) options.warn(text);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "ops/linear.h"
 
 namespace quire {
+
+class ExpertStore;  // model/packing/expert_store.h
 
 struct NormWeights {
   Vector weight, bias;  // empty: the norm has none
@@ -75,6 +78,8 @@ struct MoeWeights {
   Vector scales;      // [experts]
   NormWeights router_in, shared_in, shared_out, experts_out;
   std::vector<ExpertLinears> experts;
+  ExpertSource* source = nullptr;  // of the experts' matrices, whose data is null then; nullptr: they are in memory
+  int first_expert = 0;            // the number that the first has in the source
   MlpWeights shared;
   Linear shared_gate;  // [1, hidden]
 };
@@ -119,7 +124,8 @@ struct Weights {
   Linear output;         // [vocab, hidden]; shares the embedding's memory if tied
   BackendMemory memory;  // has all matrices, unless they are mapped
   std::optional<MappedPack> mapped;
-  size_t matrix_bytes = 0;
+  std::shared_ptr<ExpertStore> experts;  // the source of all layers; null: all experts are in memory
+  size_t matrix_bytes = 0;               // of all matrices in memory, with the slots of `experts`
 
   uint64_t parameters = 0;
   uint64_t decode_bytes = 0;  // what a token reads of the matrices: of experts, only the chosen ones
@@ -129,6 +135,7 @@ struct Weights {
 
 struct WeightOptions {
   size_t memory = 0;            // most bytes of all matrices together
+  size_t expert_slots = 0;      // experts in memory at a time (expert_store.h); 0: all
   std::string pack_cache = {};  // a folder of pack files; empty: none
   PackFile::Warn warn = {};     // about that folder, and about scales that are not used
   OnLoad report = {};           // called on this thread
@@ -140,11 +147,22 @@ struct WeightOptions {
 //
 // config: the model's, or that of its predicting_layer().
 //
+// With expert_slots, experts go to a file (pack_experts.h) and stay there: fewer slots than a row's experts are slow, not
+// wrong. The backend must have reads_experts().
+//
 // Takes as much memory as the packed matrices, and buffers of 16 rows for each thread: a checkpoint is mapped, not read.
 //
 // The backend, whose memory the weights are in, must outlive them.
 Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend, Team& team,
                      const WeightOptions& options);
+
+// The experts of all layers.
+struct ExpertTotals {
+  int experts = 0;        // 0: the model has none
+  int used = 0;           // most that a row chooses in a layer
+  size_t bytes = 0;       // their matrices as packed
+  size_t slot_bytes = 0;  // what a slot for any of them takes (expert_store.h)
+};
 
 // What a model's weights take once loaded.
 struct WeightTotals {
@@ -152,6 +170,7 @@ struct WeightTotals {
   uint64_t bytes = 0;         // matrices as packed, vectors in float32
   uint64_t matrix_bytes = 0;  // the matrices alone
   std::string main_type;      // as Weights::main_type
+  ExpertTotals experts;       // part of the bytes
   PackedMatrix output;        // the output matrix without its data; no rows: the model has none
 };
 

@@ -46,11 +46,11 @@ std::vector<const KernelSet*> choose(const std::vector<std::string>& names) {
   return sets;
 }
 
-// Those that linears read.
+// Those that linears read. Experts that are read from a file are compared as parts of the model alone.
 std::vector<const PackedMatrix*> matrices_of(const ModelConfig& config, const Weights& weights) {
   std::vector<const PackedMatrix*> all;
   for_each_matrix(config, weights, [&](const Slot& slot, const Linear& m) {
-    if (!is_table(slot.tensor)) all.push_back(&m.weight);
+    if (!is_table(slot.tensor) && m.weight.data) all.push_back(&m.weight);
   });
   return all;
 }

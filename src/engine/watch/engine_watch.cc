@@ -13,8 +13,6 @@ namespace {
 
 constexpr double kPause = 200;  // between snapshots, at least so many times what the last one took
 
-bool is_expert(Tensor t) { return t == Tensor::kExpertGate || t == Tensor::kExpertUp || t == Tensor::kExpertDown; }
-
 }  // namespace
 
 EngineWatch::EngineWatch(const LoadedModel& model) : step_target_(model.options.tpot_target) {

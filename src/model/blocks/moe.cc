@@ -45,6 +45,8 @@ void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormVi
   step.done(StepOp::kRoute);
 
   ops.run_experts({.experts = w.experts,
+                   .source = w.source,
+                   .first = w.first_expert,
                    .gated = m.gated,
                    .f = m.nonlinearity,
                    .alpha = m.alpha,
