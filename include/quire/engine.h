@@ -71,6 +71,9 @@ enum class TraceDetail : uint8_t {
   kOperations,  // and the operations of its forward pass
 };
 
+// EngineOptions::expert_bytes: all experts are in memory.
+inline constexpr size_t kAllExperts = SIZE_MAX;
+
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
 // A LoRA adapter of a model: a PEFT directory or a GGUF file (docs/adapters.md). Requests name it.
@@ -136,6 +139,10 @@ struct EngineOptions {
   size_t trace_bytes = size_t{256} << 20;  // its limit, at least 64 KiB: there the trace ends, and the engine goes on
   TraceDetail trace_detail = TraceDetail::kOperations;
 
+  // Mixtures of experts (docs/serving.md): memory for experts, at least for those that one token chooses. The others are read
+  // from a file when tokens choose them; the answers are the same. 0: all experts if they fit in memory, else what is left
+  // for them.
+  size_t expert_bytes = 0;
   // A folder that keeps packed weights, so that the next start maps them (docs/serving.md); empty: none.
   std::string pack_cache = {};
   TuneMode tune = TuneMode::kAuto;
@@ -166,8 +173,12 @@ struct ModelInfo {
   int kv_pages = 0, page_tokens = 0, kv_groups = 1;
   int kv_states = 0;  // states of recurrent layers: of running sequences, and checkpoints
   uint64_t parameters = 0;
-  size_t weight_bytes = 0;           // as packed in memory
-  size_t decode_bytes = 0;           // weights read to decode one token
+  size_t weight_bytes = 0;  // as packed in memory
+  size_t decode_bytes = 0;  // weights read to decode one token
+  // Experts that are read from a file when tokens choose them: those that memory holds at a time, and what it takes, which
+  // is part of weight_bytes. 0: all weights are in memory.
+  int expert_slots = 0;
+  size_t expert_bytes = 0;
   size_t kv_bytes_per_token = 0;     // in the layers that keep every token
   size_t kv_bytes_per_sequence = 0;  // in the others, of a sequence of max_model_len: windows and states
   size_t kv_cache_bytes = 0;
@@ -314,6 +325,11 @@ struct EngineStats {
   double decode_seconds = 0, prompt_seconds = 0;
   uint64_t decode_steps = 0, prompt_steps = 0;
   double decode_bytes = 0;
+
+  // Experts that steps have chosen in a layer, if not all are in memory: those that were there, and those that were read.
+  // Time in which at least one read was under way, and in which computing waited for reads.
+  uint64_t expert_hits = 0, expert_reads = 0, expert_read_bytes = 0;
+  double expert_read_seconds = 0, expert_wait_seconds = 0;
 
   // The decode steps: tokens that they gave, their sequences added up, how many had so many rows (the last: or more),
   // and number and time of those that verified drafts.

@@ -58,6 +58,7 @@ constexpr EngineOption kEngineOptions[] = {
     {"record", &EngineOptions::record},
     {"trace_out", &EngineOptions::trace_out},
     {"trace_bytes", &EngineOptions::trace_bytes},
+    {"expert_bytes", &EngineOptions::expert_bytes},
     {"pack_cache", &EngineOptions::pack_cache},
     {"tuning_file", &EngineOptions::tuning_file},
     {"chat_template", &EngineOptions::chat_template},

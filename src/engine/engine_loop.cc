@@ -20,6 +20,14 @@ constexpr size_t kCandidates = 16;
 // batch.
 constexpr double kGeneratedTokenWeight = 2;
 
+void count_reads(const ExpertReads& reads, EngineStats& stats) {
+  stats.expert_hits += reads.hits;
+  stats.expert_reads += reads.reads;
+  stats.expert_read_bytes += reads.bytes;
+  stats.expert_read_seconds += reads.read_seconds;
+  stats.expert_wait_seconds += reads.wait_seconds;
+}
+
 SchedulerLimits scheduler_limits(const LoadedModel& model) {
   const EngineOptions& o = model.options;
   SchedulerLimits l;
@@ -238,6 +246,7 @@ StepResults& EngineLoop::compute(EngineStep& step) {
   const ForwardOutput& output = orders_.run(step.forward);
   ended(StepPhase::kForward);
   results_.expert_bytes = output.expert_bytes;
+  count_reads(output.expert_reads, stats_);
   for (size_t i = 0; i < step.pooled.size(); ++i)
     take_pooled(*step.sequences[step.pooled[i]]->request, step.forward.pooled[i].last, output.pooled[i],
                 model_.info.labels);

@@ -10,6 +10,7 @@
 #include "engine/dtype_names.h"
 #include "engine/tuner.h"
 #include "model/adapter/adapter_files.h"
+#include "model/packing/expert_store.h"
 #include "model/registry.h"
 #include "model/sampling_defaults.h"
 #include "text/named_templates.h"
@@ -73,6 +74,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
     throw unsupported("{} does not generate text; it can only embed or score it", options.model);
   options = options_for(std::move(options), facts.config);
   memory_share = runtime.memory.take([&](size_t left) { return plan_within(left, facts, max_logits); });
+  options.expert_bytes = plan.expert_slots > 0 ? plan.experts : kAllExperts;  // what later plans keep
   load(checkpoint, facts.config);
   load_drafters(checkpoint, facts.drafters);
   settle_memory(facts, memory_before, max_logits);
@@ -164,9 +166,15 @@ void LoadedModel::load(const Checkpoint& checkpoint, const ModelConfig& config) 
   if (!text.rerank_template && config.pooled.score == Score::kYesNo) text.rerank_template = kQwen3RerankPrompt;
   if (text.template_source) text.template_source = template_or_named(*text.template_source, template_name);
   if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, template_name);
-  target.weights =
-      load_weights(checkpoint, target.config, runtime.backend(), runtime.team,
-                   {.memory = plan.budget, .pack_cache = options.pack_cache, .warn = warn, .report = options.on_load});
+  target.weights = load_weights(checkpoint, target.config, runtime.backend(), runtime.team,
+                                {.memory = plan.budget,
+                                 .expert_slots = static_cast<size_t>(plan.expert_slots),
+                                 .pack_cache = options.pack_cache,
+                                 .warn = warn,
+                                 .report = options.on_load});
+  if (const auto& experts = target.weights.experts)
+    spdlog::info("experts: {} of {} in memory at a time, in {} MiB; the others are read from {}", experts->slots(),
+                 experts->file().experts(), experts->memory_bytes() >> 20, experts->file().name());
   if (target.weights.mapped) spdlog::debug("weights: mapped {}", target.weights.mapped->file.path().string());
 }
 
@@ -224,6 +232,8 @@ void LoadedModel::describe_memory() {
   const CacheSize& cache = plan.cache;
   info.memory_bytes = plan.budget;
   info.weight_bytes = target.weights.matrix_bytes;
+  info.expert_slots = plan.expert_slots;
+  info.expert_bytes = plan.experts;
   info.activation_bytes = plan.activations;
   info.page_store_bytes = plan.page_store;
   info.other_bytes = plan.without_cache() - info.weight_bytes - info.activation_bytes;

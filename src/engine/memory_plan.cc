@@ -86,6 +86,50 @@ void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machin
                   DraftStage::memory_bytes(o, drafters.named.model.has_value(), facts.config.vocab, machine.threads);
 }
 
+// Without --max-model-len, experts leave room for a sequence of so many tokens, or the model's longest.
+constexpr int kLeastContext = 4096;
+
+// Decides how many experts are in memory at a time. Returns what the cache may have of the memory that is left.
+size_t plan_experts(const ModelFacts& facts, const EngineOptions& o, const Machine& machine, MemoryPlan& plan) {
+  const ExpertTotals& experts = facts.weights.experts;
+  const auto left = [&] { return plan.budget - std::min(plan.budget, plan.without_cache()); };
+  if (o.expert_bytes == kAllExperts) return left();
+  const bool is_given = o.expert_bytes > 0;
+  if (experts.experts == 0 && is_given)
+    throw invalid("--expert-memory is a size, but {} has no experts; leave it out", o.model);
+  if (experts.experts == 0) return left();
+  if (!machine.reads_experts && is_given)
+    throw unsupported("--expert-memory is a size, but --device {} needs all experts in its memory; leave it out",
+                      o.device);
+  const int positions = facts.config.max_positions;
+  const size_t one = o.kv_cache_bytes > 0  ? o.kv_cache_bytes
+                     : o.max_model_len > 0 ? least_cache_bytes(o, plan.layout, o.max_model_len)
+                                           : least_cache_bytes(o, plan.layout, std::min(positions, kLeastContext));
+  if (!machine.reads_experts || (!is_given && plan.without_cache() + one <= plan.budget)) return left();
+  const auto count = static_cast<size_t>(experts.experts);
+  const size_t least = static_cast<size_t>(experts.used) * experts.slot_bytes;
+  if (is_given && o.expert_bytes < least)
+    throw no_resource(
+        "--expert-memory is {} bytes, but the {} experts that a token chooses in a layer need {}; raise it",
+        o.expert_bytes, experts.used, least);
+  plan.weights -= experts.bytes;
+  plan.all_experts = experts.experts;
+  const auto set_slots = [&](size_t slots) {
+    plan.expert_slots = static_cast<int>(std::min(slots, count));
+    plan.experts = static_cast<size_t>(plan.expert_slots) * experts.slot_bytes;
+  };
+  if (is_given) {
+    set_slots(o.expert_bytes / experts.slot_bytes);
+    return left();
+  }
+  set_slots(static_cast<size_t>(experts.used));
+  const size_t spare = left() + plan.experts, cache_memory = std::min(left(), std::max(spare / 4, one));
+  if (cache_memory < plan.layout.unit_bytes()) return cache_memory;
+  const size_t cache = size_cache(o, plan.layout, positions, cache_memory, plan.budget).bytes;
+  set_slots(std::max((spare - cache) / experts.slot_bytes, static_cast<size_t>(experts.used)));
+  return std::min(left(), cache_memory);
+}
+
 [[noreturn]] void refuse_plan(const MemoryPlan& plan, const EngineOptions& o, size_t least) {
   const auto mib = [](size_t bytes) { return (bytes + kMiB - 1) / kMiB; };
   std::vector<std::string> parts;
@@ -155,15 +199,20 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.adapters = facts.adapters.bytes + o.adapter_bytes;
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);
+  const size_t cache_memory = plan_experts(facts, o, machine, plan);
   const size_t taken = plan.without_cache();
   if (taken + plan.layout.unit_bytes() > plan.budget) refuse_plan(plan, o, taken + plan.layout.unit_bytes());
-  plan.cache = size_cache(o, plan.layout, config.max_positions, plan.budget - taken, plan.budget);
+  plan.cache = size_cache(o, plan.layout, config.max_positions, cache_memory, plan.budget);
   plan.limits.max_positions = plan.cache.max_model_len;
   return plan;
 }
 
 std::vector<MemoryRow> MemoryPlan::rows() const {
   std::vector<MemoryRow> all{{"weights", weights, weight_type}};
+  if (expert_slots > 0)
+    all.push_back({"experts", experts,
+                   fmt::format("{} of {} at a time, the others are read from a file (--expert-memory)", expert_slots,
+                               all_experts)});
   if (cache.max_model_len > 0) {
     const size_t longest = layout.sequence_bytes(cache.max_model_len);
     const std::string tokens = layout.groups().size() == 1 && cache.states == 0

@@ -39,6 +39,7 @@ struct Machine {
   int threads = 1;                                 // size of the team
   Activations activations = Activations::kInt8x2;  // those that its kernels take by default
   OperationsBytes operations_bytes = {};           // empty: those of the CPU's backend with so many threads
+  bool reads_experts = true;                       // Backend::reads_experts()
   bool own_memory = false;                         // `memory` is a device's: what the host keeps does not count
 };
 
@@ -49,8 +50,9 @@ struct MemoryRow {
 };
 
 struct MemoryPlan {
-  size_t budget = 0;       // all bytes that there are
-  size_t weights = 0;      // matrices as packed, vectors in float32
+  size_t budget = 0;   // all bytes that there are
+  size_t weights = 0;  // matrices as packed, vectors in float32; without experts if these have slots
+  size_t experts = 0;  // slots for experts, of which the others are read when rows choose them; 0: all are in `weights`
   size_t activations = 0;  // with logits and sampling
   size_t page_store = 0;   // for units evicted from the cache
   size_t drafters = 0;     // their weights and activations, and what they remember of texts
@@ -70,10 +72,11 @@ struct MemoryPlan {
   CacheLayout layout;
   DecoderLimits limits{};  // max_positions is the longest sequence that fits
   std::string weight_type;
+  int expert_slots = 0, all_experts = 0;
   size_t drafted_tokens = 0;  // that text drafters may look at: TextDrafters::limit()
 
   size_t without_cache() const {
-    return weights + activations + drafters + adapters +
+    return weights + experts + activations + drafters + adapters +
            (own_memory ? 0 : page_store + vocabulary + requests + unplanned);
   }
   size_t total() const { return without_cache() + cache.bytes; }
@@ -82,7 +85,9 @@ struct MemoryPlan {
 };
 
 // A pure function. The cache gets what the other rows leave of the machine's memory, as size_cache() says; max_logits as in
-// LoadedModel. Throws Error if the model does not fit, with the numbers and what to change, or an option has a value that
+// LoadedModel. With EngineOptions::expert_bytes 0, experts get slots only if they do not fit beside a cache for one sequence:
+// then the cache gets at most a quarter of what the other rows leave, or what such a sequence needs, and the slots get the
+// rest. Throws Error if the model does not fit, with the numbers and what to change, or an option has a value that
 // is not supported.
 MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, const Machine& machine,
                        int max_logits = 0);

@@ -78,6 +78,7 @@ Machine Runtime::machine(size_t bytes) {
           .threads = team.size(),
           .activations = used.default_activations(),
           .operations_bytes = [&used](const OperationLimits& limits) { return used.operations_bytes(limits); },
+          .reads_experts = used.reads_experts(),
           .own_memory = used.own_memory().has_value()};
 }
 

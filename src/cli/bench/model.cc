@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "model/packing/expert_store.h"
 
 namespace quire {
 namespace {
@@ -63,7 +64,8 @@ MachineRates ModelBench::measure_machine() {
 std::vector<BenchResult> ModelBench::run(int repetitions) {
   std::vector<BenchResult> results;
   std::vector<std::vector<MachineRates>> machine(tests_.size());
-  for (const BenchTest& test : tests_) results.push_back({.test = test, .rates = {}, .limits = {}, .of_limit = {}});
+  for (const BenchTest& test : tests_)
+    results.push_back({.test = test, .rates = {}, .limits = {}, .of_limit = {}, .experts = {}});
   const auto samples = static_cast<size_t>(repetitions) * tests_.size();
   progress_.stage("measuring");
   for (int repetition = 0; repetition < repetitions; ++repetition) {
@@ -74,7 +76,11 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
       if (repetition == 0) run_test(test, std::min(test.tokens, kWarmTokens));
       const MachineRates rates = measure_machine();
       machine[t].push_back(rates);
+      ExpertStore* const experts = model_.target.weights.experts.get();
+      if (experts) experts->take_reads();
       const double seconds = seconds_of([&] { run_test(test, test.tokens); });
+      if (experts) r.experts += experts->take_reads();
+      r.seconds += seconds;
       double least = 0, bytes = 0;
       int steps = 0;
       for_steps(test, test.tokens, [&](const Batch& batch) {

@@ -6,6 +6,7 @@
 #include "cli/bench/limits.h"
 #include "cli/terminal/progress.h"
 #include "engine/loaded_model.h"
+#include "ops/experts.h"
 #include "sampling/sampler.h"
 
 namespace quire {
@@ -25,6 +26,8 @@ struct BenchResult {
   Samples of_limit;        // each sample divided by its limit
   double bytes = 0;        // what a decode step, or the whole prefill, reads of weights and cache
   MachineRates machine{};  // medians
+  ExpertReads experts;     // of all samples; nothing if all experts are in memory
+  double seconds = 0;      // of all samples
 };
 
 // Time by operation of the median prefill, or of the median decode step. It is one actual run, so its parts add up; a

@@ -44,6 +44,43 @@ std::vector<Line> lines_of(const BenchProfile& p) {
 // No decimals from 1,000 on, so that a tiny model's table fits in 80 columns too.
 std::string tokens_per_second(double rate) { return fmt::format("{:.{}f}", rate, rate < 1000 ? 1 : 0); }
 
+double tokens_of(const BenchResult& r) {
+  return static_cast<double>(r.test.tokens) * r.test.batch * static_cast<double>(r.rates.values.size());
+}
+
+// What the disk, or the system's page cache, gives and what tokens need of it.
+struct ExpertRates {
+  double bytes_per_token, bytes_per_second;  // the second is 0 if nothing was read
+  double limit;                              // tokens per second at this rate; 0: none
+  double hits, waiting;                      // parts of all chosen experts, and of the time
+};
+ExpertRates expert_rates(const BenchResult& r) {
+  const ExpertReads& e = r.experts;
+  const double bytes = static_cast<double>(e.bytes), rate = e.read_seconds > 0 ? bytes / e.read_seconds : 0,
+               chosen = static_cast<double>(e.hits + e.reads);
+  return {.bytes_per_token = bytes / tokens_of(r),
+          .bytes_per_second = rate,
+          .limit = bytes > 0 ? rate * tokens_of(r) / bytes : 0,
+          .hits = chosen > 0 ? static_cast<double>(e.hits) / chosen : 1,
+          .waiting = e.wait_seconds / r.seconds};
+}
+
+void print_expert_reads(const BenchReport& report) {
+  std::printf("\nexperts: %d in memory at a time (%.1f MiB), the others are read from a file\n\n",
+              report.model->expert_slots, static_cast<double>(report.model->expert_bytes) / (1 << 20));
+  TextTable table({"test", "batch", "depth", "in memory", "MB/token", "read GB/s", "limit tok/s", "tok/s", "waiting"},
+                  1);
+  for (const BenchResult& r : report.results) {
+    const ExpertRates e = expert_rates(r);
+    table.add({fmt::format("{} {}", kind_name(r.test.kind), r.test.tokens), fmt::format("{}", r.test.batch),
+               fmt::format("{}", r.test.depth), fmt::format("{:.0f} %", 100 * e.hits),
+               fmt::format("{:.2f}", e.bytes_per_token / 1e6), fmt::format("{:.2f}", e.bytes_per_second / 1e9),
+               e.limit > 0 ? tokens_per_second(e.limit) : "", tokens_per_second(r.rates.median()),
+               fmt::format("{:.0f} %", 100 * e.waiting)});
+  }
+  std::printf("%s", table.text().c_str());
+}
+
 void print_results(const BenchReport& report) {
   const ModelInfo& info = *report.model;
   std::printf("%s: %s, %.1f M parameters, %.1f MiB\n%s\n%s kernels, %s activations, %s KV cache, %d threads\n\n",
@@ -60,6 +97,7 @@ void print_results(const BenchReport& report) {
     machine.push_back(r.machine);
   }
   std::printf("%s\nlimit: %s\n", table.text().c_str(), describe(median_of(machine)).c_str());
+  if (info.expert_slots > 0) print_expert_reads(report);
 }
 
 void print_profile(const BenchProfile& p, double empty_loop) {
@@ -88,6 +126,18 @@ void print_quality(const Quality& q) {
       "perplexity       %.4f (float32: %.4f)\n",
       q.activations.c_str(), q.kv_cache_dtype.c_str(), q.tokens, q.mean_kl, q.p99_kl, q.max_kl, 100 * q.top1_agreement,
       q.perplexity, q.float_perplexity);
+}
+
+Json experts_json(const BenchResult& r) {
+  const ExpertRates e = expert_rates(r);
+  return {{"hits", r.experts.hits},
+          {"reads", r.experts.reads},
+          {"bytes_read", r.experts.bytes},
+          {"bytes_per_token", e.bytes_per_token},
+          {"bytes_per_second", e.bytes_per_second},
+          {"limit_tokens_per_second", e.limit},
+          {"wait_seconds", r.experts.wait_seconds},
+          {"waiting", e.waiting}};
 }
 
 Json to_json(const BenchResult& r) {
@@ -183,7 +233,10 @@ Json to_json(const BenchReport& report) {
            {"kv_cache_dtype", info.kv_cache_dtype},
            {"threads", info.threads}};
     out["results"] = Json::array();
-    for (const BenchResult& r : report.results) out["results"].push_back(to_json(r));
+    for (const BenchResult& r : report.results) {
+      out["results"].push_back(to_json(r));
+      if (report.model->expert_slots > 0) out["results"].back()["experts"] = experts_json(r);
+    }
   }
   for (const BenchProfile& p : report.profiles) out["profiles"].push_back(profile_json(p, report.empty_loop));
   if (report.quality) out["quality"] = to_json(*report.quality);

@@ -66,18 +66,36 @@ void set_template_kwargs(EngineOptions& options, const std::string& text) {
   options.chat_template_kwargs = text;
 }
 
+bool is_size(const std::string& text) {
+  return check_whole_number(text.substr(0, text.find_first_not_of(kDigits))).empty();
+}
+
+constexpr size_t kMostSizeDigits = 15;  // so that no sum of sizes overflows
+
+// --expert-memory: turns the flag's value into bytes. Returns what is wrong with it.
+std::string read_expert_memory(std::string& text) {
+  const std::string given = text;
+  if (given == "auto" || given == "all") {
+    text = std::to_string(given == "auto" ? 0 : kAllExperts);
+    return "";
+  }
+  const bool good = is_size(given) && CLI::AsSizeValue(false)(text).empty() && text != "0";
+  if (!good) return "must be auto, all, or a size such as 512MiB or 4GiB, not " + given;
+  return text.size() > kMostSizeDigits ? "must be at most 10^15 bytes" : "";
+}
+
 }  // namespace
 
 CLI::Option* add_size(CLI::App& app, const char* names, size_t& bytes, const char* help) {
   const auto check_number = [](const std::string& text) {
-    const bool good = check_whole_number(text.substr(0, text.find_first_not_of(kDigits))).empty();
-    return good ? "" : "must be a size such as 512MiB or 4GiB, not " + text;
+    return is_size(text) ? "" : "must be a size such as 512MiB or 4GiB, not " + text;
   };
   return app.add_option(names, bytes, help)
       ->transform(CLI::AsSizeValue(false))
       ->transform(CLI::Validator(check_number, ""))  // runs first
-      // So that no sum of sizes overflows.
-      ->check([](const std::string& text) { return text.size() > 15 ? "must be at most 10^15 bytes" : ""; }, "", "")
+      ->check(
+          [](const std::string& text) { return text.size() > kMostSizeDigits ? "must be at most 10^15 bytes" : ""; },
+          "", "")
       ->type_name("SIZE")
       ->capture_default_str();
 }
@@ -193,6 +211,13 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       "The answers are the same")
       ->envname("QUIRE_TUNE")
       ->group(kComputeGroup);
+  app.add_option("--expert-memory", o.expert_bytes,
+                 "mixtures of experts: memory for experts; the others are read from a file when tokens choose them "
+                 "(docs/serving.md); all: no file; auto: all if they fit, else what is left for them")
+      ->transform(CLI::Validator(read_expert_memory, ""))
+      ->type_name("auto|all|SIZE")
+      ->default_str("auto")
+      ->group(kMemoryGroup);
   app.add_option("--pack-cache", o.pack_cache,
                  "private directory that keeps packed weights, which the next start maps (docs/serving.md)")
       ->type_name("DIR")

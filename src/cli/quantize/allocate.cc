@@ -223,6 +223,7 @@ class GroupMeasurement {
     options.threads = job_.threads;
     options.activations = "f32";
     options.kv_cache_dtype = "f32";
+    options.expert_bytes = kAllExperts;  // their matrices are exchanged
     return one_chunk_at_a_time(std::move(options), flags.context);
   }
 

@@ -13,7 +13,17 @@ namespace {
 // its answer.
 constexpr size_t kCheckpoints = 2, kLeastCheckpoints = 8;
 
+// Tokens that a step computes of a sequence of so many, at least.
+int least_chunk(const EngineOptions& options, int tokens) {
+  return options.chunked_prefill && options.kv_cache ? 1 : tokens;
+}
+
 }  // namespace
+
+size_t least_cache_bytes(const EngineOptions& options, const CacheLayout& layout, int tokens) {
+  return layout.sequence_units(tokens, least_chunk(options, tokens)) * layout.unit_bytes() +
+         static_cast<size_t>(running_states(options)) * layout.state_bytes();
+}
 
 CacheSize size_cache(const EngineOptions& options, const CacheLayout& layout, int model_positions, size_t memory,
                      size_t budget) {
@@ -23,8 +33,7 @@ CacheSize size_cache(const EngineOptions& options, const CacheLayout& layout, in
   const size_t unit = layout.unit_bytes(), state = layout.state_bytes();
   const auto sequences = static_cast<size_t>(options.max_num_seqs),
              running = static_cast<size_t>(running_states(options));
-  const bool chunks = options.chunked_prefill && options.kv_cache;
-  const auto units_of = [&](int tokens) { return layout.sequence_units(tokens, chunks ? 1 : tokens); };
+  const auto units_of = [&](int tokens) { return layout.sequence_units(tokens, least_chunk(options, tokens)); };
   int length = options.max_model_len > 0 ? options.max_model_len : model_positions;
 
   const size_t states = state * running;  // those of running sequences
@@ -33,7 +42,7 @@ CacheSize size_cache(const EngineOptions& options, const CacheLayout& layout, in
   // During a chunk of a prompt, the sequence also holds units that are outside its windows once the chunk is done.
   const size_t of_chunk = layout.sequence_units(length, options.max_num_batched_tokens) - layout.sequence_units(length);
   const size_t wanted = (units_of(length) * sequences + of_chunk) * unit + states + checkpoints * state;
-  const size_t least = units_of(length) * unit + states;
+  const size_t least = least_cache_bytes(options, layout, length);
   // Without --memory, half of the machine is left to other programs, unless one sequence needs more.
   const size_t share = options.memory_bytes > 0 ? memory : std::max(budget / 2, least);
   const size_t bytes = options.kv_cache_bytes > 0 ? options.kv_cache_bytes : std::min({wanted, memory, share});

@@ -23,13 +23,27 @@ CachePlace read_place(const JsonField& json) {
 void write_output(const ForwardOutput& output, Message& message) {
   Json pooled = Json::array();
   for (const std::vector<float>& vector : output.pooled) pooled.push_back(bits_of(vector));
-  message.json = {{"expert_bytes", output.expert_bytes}, {"pooled", std::move(pooled)}};
+  const ExpertReads& reads = output.expert_reads;
+  message.json = {{"expert_bytes", output.expert_bytes},
+                  {"expert_reads",
+                   {{"hits", reads.hits},
+                    {"reads", reads.reads},
+                    {"bytes", reads.bytes},
+                    {"read_seconds", reads.read_seconds},
+                    {"wait_seconds", reads.wait_seconds}}},
+                  {"pooled", std::move(pooled)}};
   message.bytes = std::as_bytes(output.logits);
 }
 
 void read_output(const Message& message, ForwardOutput& output, std::vector<float>& logits) {
   const JsonField json(message.json, "a reply");
   output.expert_bytes = json.get<uint64_t>("expert_bytes");
+  const JsonField reads = json.at("expert_reads");
+  output.expert_reads = {.hits = reads.get<uint64_t>("hits"),
+                         .reads = reads.get<uint64_t>("reads"),
+                         .bytes = reads.get<uint64_t>("bytes"),
+                         .read_seconds = reads.get<double>("read_seconds"),
+                         .wait_seconds = reads.get<double>("wait_seconds")};
   output.pooled.clear();
   for (const JsonField& vector : json.at("pooled").elements()) output.pooled.push_back(read_bits(vector));
   logits.resize(message.bytes.size() / sizeof(float));

@@ -9,6 +9,7 @@
 #include "engine/scheduler.h"
 #include "model/batch.h"
 #include "ops/cache_memory.h"
+#include "ops/experts.h"
 #include "quire/types.h"
 
 namespace quire {
@@ -52,7 +53,8 @@ struct ForwardInput {
 struct ForwardOutput {
   std::span<float> logits;                 // [rows that want them][columns], in row order; the receiver may change them
   std::vector<std::vector<float>> pooled;  // the new sums, or the results
-  uint64_t expert_bytes = 0;               // weights of experts that the pass has read
+  uint64_t expert_bytes = 0;               // weights of experts that the pass has read in memory
+  ExpertReads expert_reads;                // from their file, since the last pass of the target
 };
 
 }  // namespace quire

@@ -5,6 +5,8 @@
 #include <cassert>
 #include <numeric>
 
+#include "model/packing/expert_store.h"
+
 namespace quire {
 namespace {
 
@@ -15,6 +17,7 @@ constexpr int kPooledTogether = 32;  // rows
 LocalExecutor::LocalExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape,
                              Backend& backend, Activations activations, const DecoderLimits& limits)
     : config_(config),
+      experts_(weights.experts.get()),
       backend_(backend),
       cache_(backend, shape),
       decoder_(config, weights, cache_, backend, activations, limits),
@@ -43,6 +46,7 @@ void LocalExecutor::launch(const ForwardInput& input) {
   }
   output_.logits = decoder_.forward({input.rows, input.spans});
   output_.expert_bytes = decoder_.take_expert_bytes();
+  if (experts_) output_.expert_reads = experts_->take_reads();
   output_.pooled.resize(input.pooled.size());
   for (size_t i = 0; i < input.pooled.size(); ++i) pool(input.pooled[i], output_.pooled[i]);
 }

@@ -38,6 +38,7 @@ class LocalExecutor final : public Executor {
   void pool(const PooledRows& pooled, std::vector<float>& result);
 
   const ModelConfig& config_;
+  ExpertStore* const experts_;  // of the weights; nullptr: all experts are in memory
   Backend& backend_;
   CacheMemory cache_;
   Decoder decoder_;
