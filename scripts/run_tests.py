@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-ENGINE_SUITES = "Exactness.*:EqualityUnderLoad*:All/Kinds*:All/Drafters*:DrafterErrors*:Windows*:PageCache*:PrefixCache*:Engine.*:Constraint*:Embeddings*:PromptLogprobs*:Adapters*"
+ENGINE_SUITES = "Exactness.*:EqualityUnderLoad*:All/Kinds*:All/Drafters*:DrafterErrors*:Windows*:PageCache*:PrefixCache*:Engine.*:Constraint*:Embeddings*:PromptLogprobs*:Adapters*:ExpertMemory.*"
 
 # Suites that run once more with --again, in another environment: (program, name, environment, --gtest_filter).
 AGAIN = [
