@@ -44,7 +44,7 @@ std::vector<Line> lines_of(const BenchProfile& p) {
 // No decimals from 1,000 on, so that a tiny model's table fits in 80 columns too.
 std::string tokens_per_second(double rate) { return fmt::format("{:.{}f}", rate, rate < 1000 ? 1 : 0); }
 
-double tokens_of(const BenchResult& r) {
+double measured_tokens(const BenchResult& r) {
   return static_cast<double>(r.test.tokens) * r.test.batch * static_cast<double>(r.rates.values.size());
 }
 
@@ -58,9 +58,9 @@ ExpertRates expert_rates(const BenchResult& r) {
   const ExpertReads& e = r.experts;
   const double bytes = static_cast<double>(e.bytes), rate = e.read_seconds > 0 ? bytes / e.read_seconds : 0,
                chosen = static_cast<double>(e.hits + e.reads);
-  return {.bytes_per_token = bytes / tokens_of(r),
+  return {.bytes_per_token = bytes / measured_tokens(r),
           .bytes_per_second = rate,
-          .limit = bytes > 0 ? rate * tokens_of(r) / bytes : 0,
+          .limit = bytes > 0 ? rate * measured_tokens(r) / bytes : 0,
           .hits = chosen > 0 ? static_cast<double>(e.hits) / chosen : 1,
           .waiting = e.wait_seconds / r.seconds};
 }

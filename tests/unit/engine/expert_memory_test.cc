@@ -46,7 +46,7 @@ std::vector<std::string> golden_mixtures() {
   return models;
 }
 
-EngineOptions options_of(const std::string& model) {
+EngineOptions mixture_options(const std::string& model) {
   EngineOptions o;
   o.model = model;
   o.threads = 2;
@@ -68,7 +68,7 @@ TEST(ExpertMemory, ChangesNoBitOfAnyMixture) {
   const TokenIds ids = random_tokens(1, 40);
   for (const std::string& path : models) {
     SCOPED_TRACE(path);
-    const EngineOptions o = options_of(path);
+    const EngineOptions o = mixture_options(path);
     LoadedModel whole(o, 64), few(with_fewest_slots(o), 64);
     EXPECT_EQ(whole.target.weights.experts, nullptr);
     ASSERT_NE(few.target.weights.experts, nullptr);
@@ -79,7 +79,7 @@ TEST(ExpertMemory, ChangesNoBitOfAnyMixture) {
   }
 }
 
-std::vector<Request> mixed_requests() {
+std::vector<Request> requests_of_a_batch() {
   std::vector<Request> requests;
   for (unsigned i = 0; i < 8; ++i) {
     // Two have a common beginning.
@@ -90,7 +90,7 @@ std::vector<Request> mixed_requests() {
   return requests;
 }
 
-void expect_same_answers(const std::vector<Answers>& a, const std::vector<Answers>& b) {
+void expect_same_batch(const std::vector<Answers>& a, const std::vector<Answers>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     for (size_t choice = 0; choice < a[i].size(); ++choice)
@@ -101,21 +101,21 @@ void expect_same_answers(const std::vector<Answers>& a, const std::vector<Answer
 TEST(ExpertMemory, ChangesNoAnswerOfABatch) {
   for (const char* kind : {"olmoe", "gpt_oss", "qwen3_5_moe_nested"}) {
     SCOPED_TRACE(kind);
-    EngineOptions o = options_of(testing::golden_kind(kind));
+    EngineOptions o = mixture_options(testing::golden_kind(kind));
     o.max_model_len = 128;
     std::vector<Answers> expected;
     {
       EngineOptions alone = o;
       alone.max_num_seqs = 1;
       Engine engine(alone);
-      for (const Request& r : mixed_requests()) expected.push_back(testing::answers(engine, r));
+      for (const Request& r : requests_of_a_batch()) expected.push_back(testing::answers(engine, r));
       EXPECT_EQ(engine.stats().expert_hits + engine.stats().expert_reads, 0u);
     }
     o = with_fewest_slots(o);
     o.max_num_batched_tokens = 24;
     Engine batch(o);
     for (int round = 0; round < 2; ++round)  // the second finds prefixes
-      expect_same_answers(expected, testing::answers_together(batch, mixed_requests()));
+      expect_same_batch(expected, testing::answers_together(batch, requests_of_a_batch()));
     const EngineStats stats = batch.stats();
     EXPECT_GT(stats.expert_reads, 0u);
     EXPECT_GT(stats.expert_read_bytes, stats.expert_reads);
@@ -125,7 +125,7 @@ TEST(ExpertMemory, ChangesNoAnswerOfABatch) {
 
     o.kv_cache_bytes = testing::cache_of(o, 1);
     Engine scarce(o);
-    expect_same_answers(expected, testing::answers_together(scarce, mixed_requests()));
+    expect_same_batch(expected, testing::answers_together(scarce, requests_of_a_batch()));
     if (scarce.info().kv_groups == 1) {  // layers with windows need fewer pages
       EXPECT_GT(scarce.stats().preemptions, 0u);
     }
@@ -133,17 +133,17 @@ TEST(ExpertMemory, ChangesNoAnswerOfABatch) {
 }
 
 TEST(ExpertMemory, ChangesNoAnswerWithDrafts) {
-  EngineOptions o = options_of("");
+  EngineOptions o = mixture_options("");
   testing::use_mtp(o, "deepseek_v3");
   o.max_model_len = 128;
   const auto answers_of = [](const EngineOptions& options) {
     Engine engine(options);
-    return testing::answers_together(engine, mixed_requests());
+    return testing::answers_together(engine, requests_of_a_batch());
   };
   const auto expected = answers_of(o);
-  expect_same_answers(expected, answers_of(with_fewest_slots(o)));
+  expect_same_batch(expected, answers_of(with_fewest_slots(o)));
   o.speculative = Speculation::kEarlyExit;  // the drafter takes experts from the same slots
-  expect_same_answers(expected, answers_of(with_fewest_slots(o)));
+  expect_same_batch(expected, answers_of(with_fewest_slots(o)));
 }
 
 class ExpertMemoryFiles : public ::testing::Test {
@@ -156,7 +156,7 @@ class ExpertMemoryFiles : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   EngineOptions options(const std::string& pack_cache) {
-    EngineOptions o = with_fewest_slots(options_of(testing::tiny_model(TensorType::Q4_1, 512, 0, 8)));
+    EngineOptions o = with_fewest_slots(mixture_options(testing::tiny_model(TensorType::Q4_1, 512, 0, 8)));
     o.pack_cache = pack_cache;
     return o;
   }
@@ -165,7 +165,7 @@ class ExpertMemoryFiles : public ::testing::Test {
     Engine engine(o);
     return ask(engine);
   }
-  Answer right() { return ask(options_of(testing::tiny_model(TensorType::Q4_1, 512, 0, 8))); }
+  Answer right() { return ask(mixture_options(testing::tiny_model(TensorType::Q4_1, 512, 0, 8))); }
   fs::path file() const {
     for (const auto& entry : fs::directory_iterator(folder_))
       if (entry.path().extension() == ".experts") return entry.path();
@@ -238,14 +238,14 @@ TEST_F(ExpertMemoryFiles, MayBeReplacedWhileTheyAreUsed) {
 }
 
 TEST(ExpertMemory, IsRefusedIfItIsTooSmall) {
-  EngineOptions o = options_of(testing::golden_kind("olmoe"));
+  EngineOptions o = mixture_options(testing::golden_kind("olmoe"));
   o.expert_bytes = least_memory(o.model) - 1;
   EXPECT_NE(error_of([&] { LoadedModel model(o); }).find("experts that a token chooses in a layer need"),
             std::string::npos);
 }
 
 TEST(ExpertMemory, IsRefusedForAModelWithoutExperts) {
-  EngineOptions o = options_of(testing::golden_kind("mistral"));
+  EngineOptions o = mixture_options(testing::golden_kind("mistral"));
   o.expert_bytes = size_t{1} << 20;
   EXPECT_NE(error_of([&] { LoadedModel model(o); }).find("has no experts; leave it out"), std::string::npos);
   o.expert_bytes = kAllExperts;
@@ -254,7 +254,7 @@ TEST(ExpertMemory, IsRefusedForAModelWithoutExperts) {
 
 // ---- The plan
 
-MemoryPlan plan_of(const EngineOptions& o, size_t memory, bool reads_experts = true) {
+MemoryPlan plan_of_mixture(const EngineOptions& o, size_t memory, bool reads_experts = true) {
   return plan_memory(read_model_facts(Checkpoint::open(o.model), o), o,
                      {.memory = memory, .threads = 2, .reads_experts = reads_experts});
 }
@@ -265,15 +265,15 @@ size_t sum_of_rows(const MemoryPlan& plan) {
 }
 
 TEST(ExpertMemoryPlan, HasSlotsOnlyIfMemoryIsShort) {
-  EngineOptions o = options_of(testing::tiny_model(TensorType::BF16, 512, 0, 32));
+  EngineOptions o = mixture_options(testing::tiny_model(TensorType::BF16, 512, 0, 32));
   o.memory_bytes = size_t{1} << 30;
   const ExpertTotals experts = experts_of(o.model);
-  const MemoryPlan all = plan_of(o, o.memory_bytes);
+  const MemoryPlan all = plan_of_mixture(o, o.memory_bytes);
   EXPECT_EQ(all.expert_slots, 0);
   const size_t sequence = all.layout.sequence_bytes(512);
-  EXPECT_EQ(plan_of(o, all.without_cache() + sequence).expert_slots, 0);
+  EXPECT_EQ(plan_of_mixture(o, all.without_cache() + sequence).expert_slots, 0);
 
-  const MemoryPlan scarce = plan_of(o, all.without_cache() + sequence - 1);
+  const MemoryPlan scarce = plan_of_mixture(o, all.without_cache() + sequence - 1);
   EXPECT_EQ(scarce.all_experts, experts.experts);
   EXPECT_GE(scarce.expert_slots, experts.used);
   EXPECT_LT(scarce.expert_slots, experts.experts);
@@ -283,8 +283,8 @@ TEST(ExpertMemoryPlan, HasSlotsOnlyIfMemoryIsShort) {
   // Less and less memory, down to what a token and a page need.
   int slots = scarce.expert_slots;
   size_t memory = scarce.budget;
-  for (; error_of([&] { plan_of(o, memory); }).empty(); memory -= 64 << 10) {
-    const MemoryPlan plan = plan_of(o, memory);
+  for (; error_of([&] { plan_of_mixture(o, memory); }).empty(); memory -= 64 << 10) {
+    const MemoryPlan plan = plan_of_mixture(o, memory);
     EXPECT_LE(plan.total(), memory);
     EXPECT_EQ(sum_of_rows(plan), plan.total());
     EXPECT_GE(plan.expert_slots, experts.used);
@@ -295,25 +295,25 @@ TEST(ExpertMemoryPlan, HasSlotsOnlyIfMemoryIsShort) {
   EXPECT_LT(memory, all.without_cache() - experts.bytes + least_memory(o.model) + all.layout.unit_bytes() + (1 << 17));
 
   o.expert_bytes = kAllExperts;
-  EXPECT_NE(error_of([&] { plan_of(o, scarce.budget - sequence); }).find("needs at least"), std::string::npos);
+  EXPECT_NE(error_of([&] { plan_of_mixture(o, scarce.budget - sequence); }).find("needs at least"), std::string::npos);
 }
 
 TEST(ExpertMemoryPlan, HasTheGivenSlots) {
-  EngineOptions o = options_of(testing::tiny_model(TensorType::BF16, 512, 0, 32));
+  EngineOptions o = mixture_options(testing::tiny_model(TensorType::BF16, 512, 0, 32));
   const ExpertTotals experts = experts_of(o.model);
   for (const int slots : {2, 3, 17, 64}) {
     o.expert_bytes = static_cast<size_t>(slots + 1) * experts.slot_bytes - 1;
-    EXPECT_EQ(plan_of(o, size_t{1} << 30).expert_slots, slots);
+    EXPECT_EQ(plan_of_mixture(o, size_t{1} << 30).expert_slots, slots);
   }
   o.expert_bytes = size_t{1} << 29;
-  EXPECT_EQ(plan_of(o, size_t{1} << 30).expert_slots, experts.experts);
+  EXPECT_EQ(plan_of_mixture(o, size_t{1} << 30).expert_slots, experts.experts);
 }
 
 TEST(ExpertMemoryPlan, IsThatOfTheLoadedModel) {
   if (testing::kAddressSanitizer || testing::kThreadSanitizer) GTEST_SKIP() << "sanitizers take memory of their own";
-  EngineOptions o = options_of(testing::tiny_model(TensorType::BF16, 512, 0, 32));
+  EngineOptions o = mixture_options(testing::tiny_model(TensorType::BF16, 512, 0, 32));
   o.memory_bytes = size_t{1} << 30;
-  o.memory_bytes = plan_of(o, o.memory_bytes).without_cache();  // not quite enough for all
+  o.memory_bytes = plan_of_mixture(o, o.memory_bytes).without_cache();  // not quite enough for all
   const LoadedModel model(o);
   EXPECT_GT(model.plan.expert_slots, 0);
   EXPECT_LE(model.plan.total(), o.memory_bytes);
@@ -323,12 +323,12 @@ TEST(ExpertMemoryPlan, IsThatOfTheLoadedModel) {
 }
 
 TEST(ExpertMemoryPlan, HasAllExpertsOnADeviceThatNeedsThem) {
-  EngineOptions o = options_of(testing::tiny_model(TensorType::BF16, 512, 0, 32));
-  const size_t needed = plan_of(o, size_t{1} << 30).without_cache();
-  EXPECT_NE(error_of([&] { plan_of(o, needed, false); }).find("needs at least"), std::string::npos);
+  EngineOptions o = mixture_options(testing::tiny_model(TensorType::BF16, 512, 0, 32));
+  const size_t needed = plan_of_mixture(o, size_t{1} << 30).without_cache();
+  EXPECT_NE(error_of([&] { plan_of_mixture(o, needed, false); }).find("needs at least"), std::string::npos);
   o.expert_bytes = size_t{16} << 20;
   o.device = "cuda";
-  EXPECT_EQ(error_of([&] { plan_of(o, size_t{1} << 30, false); }),
+  EXPECT_EQ(error_of([&] { plan_of_mixture(o, size_t{1} << 30, false); }),
             "--expert-memory is a size, but --device cuda needs all experts in its memory; leave it out");
 }
 
