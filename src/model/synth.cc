@@ -141,6 +141,7 @@ ModelConfig synth_config(const SynthShape& s) {
 const std::vector<SynthShape>& synth_shapes() {
   static const std::vector<SynthShape> shapes = {
       {"tiny", 2, 256, 8, 2, 32, 512, 320, 512, 10000, true},
+      {"tiny-moe", 4, 256, 8, 2, 32, 512, 320, 512, 10000, true, 8, 2},
       {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 8192, 100000, true},
       {"moe-16x", 12, 1024, 16, 4, 64, 1792, 32768, 8192, 500000, true, 16, 2},
       {"llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 102400, 131072, 500000, true},

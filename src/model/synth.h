@@ -22,7 +22,7 @@ struct SynthShape {
   int experts = 0, experts_used = 0;  // 0: one MLP per layer
   int window = 0;                     // in all layers; 0: none
 };
-// tiny (tests), smollm2-135m, moe-16x (16 experts, two used), llama-3.2-1b, llama-3.2-3b, llama-3.1-8b
+// tiny and tiny-moe (tests), smollm2-135m, moe-16x (16 experts, two used), llama-3.2-1b, llama-3.2-3b, llama-3.1-8b
 const std::vector<SynthShape>& synth_shapes();
 const SynthShape& find_synth_shape(std::string_view name);  // throws Error that lists them
 // The configuration that the file of a shape has.

@@ -9,65 +9,72 @@ import urllib.request
 
 import pytest
 
-from conftest import GOLDEN, QUIRE, Server, quire, quire_json
+from conftest import QUIRE, Server, quire, quire_json
 
-OLMOE = GOLDEN / "models/olmoe"
-LLAMA = GOLDEN / "models/llama"
 ASK = ("run", "--temp", "0", "-n", "8", "--json", "-p", "abc", "--tune", "off")
 
 
-def ask(*flags, model=OLMOE):
+@pytest.fixture(scope="module")
+def mixture(tmp_path_factory):
+    """8 experts in each of 4 layers, two used."""
+    path = tmp_path_factory.mktemp("mixture") / "tiny-moe.gguf"
+    done = quire("synth", "--shape", "tiny-moe", "--type", "q4_0", "-o", path)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def ask(model, *flags):
     done = quire(*ASK, "-m", model, *flags)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["text"], done.stderr
 
 
-def fewest_slots(model=OLMOE):
+def fewest_slots(model):
     """Bytes of the experts that a token chooses in a layer."""
     done = quire(*ASK, "-m", model, "--expert-memory", "1")
-    return int(re.search(r"experts that a token chooses in a layer need (\d+); raise it", done.stderr).group(1))
+    return re.search(r"experts that a token chooses in a layer need (\d+); raise it", done.stderr).group(1)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "x", "1e3", "all,", "", "4 GB x", "1" * 16, "0GiB"])
-def test_a_bad_size_is_a_bad_command_line(value):
-    done = quire(*ASK, "-m", OLMOE, f"--expert-memory={value}")
+def test_a_bad_size_is_a_bad_command_line(mixture, value):
+    done = quire(*ASK, "-m", mixture, f"--expert-memory={value}")
     assert done.returncode == 2 and "--expert-memory" in done.stderr, done.stderr
 
 
-def test_sizes_that_cannot_be_honoured_are_refused():
-    done = quire(*ASK, "-m", OLMOE, "--expert-memory", "64")
+def test_sizes_that_cannot_be_honoured_are_refused(mixture, tiny):
+    done = quire(*ASK, "-m", mixture, "--expert-memory", "64")
     assert done.returncode == 1 and re.search(r"--expert-memory is 64 bytes, but the \d+ experts that a token chooses", done.stderr), done.stderr
-    done = quire(*ASK, "-m", LLAMA, "--expert-memory", "1GiB")
+    done = quire(*ASK, "-m", tiny("q4_k"), "--expert-memory", "1GiB")
     assert done.returncode == 1 and "has no experts; leave it out" in done.stderr, done.stderr
-    assert quire(*ASK, "-m", LLAMA, "--expert-memory", "all").returncode == 0
+    assert quire(*ASK, "-m", tiny("q4_k"), "--expert-memory", "all").returncode == 0
 
 
-def test_the_pack_cache_keeps_the_experts(tmp_path):
-    expected, _ = ask()
-    flags = ("--expert-memory", str(fewest_slots()), "--pack-cache", str(tmp_path / "packs"))
+def test_the_pack_cache_keeps_the_experts(mixture, tmp_path):
+    expected, _ = ask(mixture)
+    flags = ("--expert-memory", fewest_slots(mixture), "--pack-cache", str(tmp_path / "packs"))
     for _ in range(2):
-        text, _ = ask(*flags)
+        text, _ = ask(mixture, *flags)
         assert text == expected
         files = sorted(path.name for path in (tmp_path / "packs").iterdir())
         assert len(files) == 2 and files[0].endswith(".experts") != files[1].endswith(".experts"), files
 
 
-def test_a_pack_cache_that_cannot_be_written_is_done_without(tmp_path):
+def test_a_pack_cache_that_cannot_be_written_is_done_without(mixture, tmp_path):
     (tmp_path / "packs").write_text("a file")
-    expected, _ = ask()
-    text, log = ask("--expert-memory", str(fewest_slots()), "--pack-cache", str(tmp_path / "packs"))
+    expected, _ = ask(mixture)
+    text, log = ask(mixture, "--expert-memory", fewest_slots(mixture), "--pack-cache", str(tmp_path / "packs"))
     assert text == expected
     assert "The experts go to a file without a name" in log and "Not a directory" in log, log
 
 
-def test_a_full_disk_is_done_without(tmp_path):
+def test_a_full_disk_is_done_without(mixture, tmp_path):
     mounted = tmp_path / "small"
     mounted.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", mounted], capture_output=True).returncode != 0:
         pytest.skip("no file system can be mounted here")
     try:
-        expected, _ = ask()
-        text, log = ask("--expert-memory", str(fewest_slots()), "--pack-cache", str(mounted))
+        expected, _ = ask(mixture)
+        text, log = ask(mixture, "--expert-memory", fewest_slots(mixture), "--pack-cache", str(mounted))
         assert text == expected
         assert "No space left on device; free some space" in log, log
         assert not list(mounted.iterdir())
@@ -75,10 +82,10 @@ def test_a_full_disk_is_done_without(tmp_path):
         subprocess.run(["umount", mounted], check=True)
 
 
-def test_metrics_count_reads():
-    running = Server("--expert-memory", str(fewest_slots()), "--tune", "off", model=OLMOE, name="olmoe")
+def test_metrics_count_reads(mixture):
+    running = Server("--expert-memory", fewest_slots(mixture), "--tune", "off", model=mixture, name="mixture")
     try:
-        body = json.dumps({"prompt": [1, 2, 3], "max_tokens": 8, "ignore_eos": True}).encode()
+        body = json.dumps({"prompt": "abc", "max_tokens": 8, "ignore_eos": True}).encode()
         urllib.request.urlopen(urllib.request.Request(running.url + "/completions", body, {"Content-Type": "application/json"})).read()
         metrics = urllib.request.urlopen(running.base + "/metrics").read().decode()
         values = {name: float(re.search(rf"^quire:expert_{name}_total{{[^}}]*}} (\S+)$", metrics, re.M).group(1))
@@ -92,8 +99,8 @@ def test_metrics_count_reads():
     assert re.search(r"experts: \d+ of \d+ in memory at a time, in \d+ MiB; the others are read from an unnamed file in ", log), log
 
 
-def test_bench_compares_with_the_disk(tmp_path):
-    flags = ("bench", "-m", OLMOE, "--expert-memory", str(fewest_slots()), "-p", "16", "-n", "8", "-r", "2", "--tune", "off")
+def test_bench_compares_with_the_disk(mixture):
+    flags = ("bench", "-m", mixture, "--expert-memory", fewest_slots(mixture), "-p", "16", "-n", "8", "-r", "2", "--tune", "off")
     for result in quire_json(*flags)["results"]:
         experts = result["experts"]
         assert experts["reads"] > 0 and experts["bytes_read"] > 0
@@ -102,7 +109,7 @@ def test_bench_compares_with_the_disk(tmp_path):
         assert 0 < experts["waiting"] < 1
     table = quire(*flags).stdout
     assert "the others are read from a file" in table and "limit tok/s" in table, table
-    assert "experts" not in quire("bench", "-m", OLMOE, "-p", "16", "-n", "8", "-r", "1", "--tune", "off").stdout
+    assert "experts" not in quire("bench", "-m", mixture, "-p", "16", "-n", "8", "-r", "1", "--tune", "off").stdout
 
 
 @pytest.fixture(scope="module")
