@@ -1,8 +1,10 @@
 // Mixtures of experts that are not all in memory: the same answers to the bit, within the planned memory.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -200,6 +202,22 @@ TEST_F(ExpertMemoryFiles, HaveNoNameWithoutAPackCache) {
 TEST_F(ExpertMemoryFiles, HaveNoNameIfThePackCacheCannotBeWritten) {
   std::ofstream(folder_ / "packs") << "a file";
   testing::expect_same(right(), ask(options((folder_ / "packs").string())));
+}
+
+TEST_F(ExpertMemoryFiles, AreWrittenNowhereIfNoDiskHasRoom) {
+  const EngineOptions o = options((folder_ / "packs").string());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{rlim_t{1} << 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string error = error_of([&] { LoadedModel model(o); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, ignored);
+  EXPECT_NE(error.find("the experts do not fit in memory, and a file of "), std::string::npos) << error;
+  EXPECT_NE(error.find("; /var/tmp "), std::string::npos) << error;
+  EXPECT_NE(error.find("Name a folder with --pack-cache, or raise --memory"), std::string::npos) << error;
+  EXPECT_TRUE(fs::is_empty(folder_ / "packs"));
 }
 
 TEST_F(ExpertMemoryFiles, ThatAreDamagedEndRequestsWithAnError) {
