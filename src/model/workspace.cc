@@ -122,6 +122,7 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
   coefficients = rows_of(rows, c.altup.streams * (c.altup.streams + 1));
   up = rows_of(rows, w.up);
   low_rank = rows_of(kMostChanged * rows, l.max_rank);
+  undecomposed = rows_of(l.max_rank > 0 ? rows : 0, c.hidden);
   per_layer_table = rows_of(rows, per_layer.cols);
   last = rows_of(l.max_logits, c.hidden);
   logits = rows_of(l.max_logits, c.has_logits ? c.vocab : 0, true);
@@ -164,7 +165,8 @@ OperationLimits operation_limits(const ModelConfig& c, const DecoderLimits& l) {
   for (const LayerSpec& layer : c.layers) {
     if (const auto a = attention_shape(layer)) limits.attention.push_back({a->heads, a->kv_heads, a->value_dim});
   }
-  if (l.max_rank > 0) limits.inputs.push_back({kMostChanged * l.max_rows, l.max_rank});
+  if (l.max_rank > 0)
+    for (const auto& kept : low_rank_inputs(l.max_rows, l.max_rank)) limits.inputs.push_back(kept);
   return limits;
 }
 

@@ -38,15 +38,16 @@ struct Workspace {
   Rows up;                               // beside `inner`, where gates and ups are not multiplied at once
   Rows per_layer, per_layer_table;       // embeddings of all layers [rows, layers * per_layer_dim], and from the table
   Rows low_rank;                         // between the two matrices of adapters' changes [products' rows, max_rank]
-  Rows last;                             // rows that want logits [logits, hidden]
-  Rows logits;                           // dense
-  Rows hidden;                           // normalised, for rows that want it
-  Rows pooled;                           // inputs and results of the linears after pooling [2, widest]
-  std::vector<Rows> cos_sin;             // for each rope
-  std::vector<Rows> updates;             // by layer: what changes its states, of drafted rows [drafted, update_size()]
-  Rows q_scales;             // one row: for each row of the step, if a layer scales queries by their position
-  Vector slopes;             // for heads with ALiBi
-  std::vector<int32_t> ids;  // the host's: tokens, positions or rows
+  Rows undecomposed;          // results that adapters change by a factor (DoRA) before they are added [rows, hidden]
+  Rows last;                  // rows that want logits [logits, hidden]
+  Rows logits;                // dense
+  Rows hidden;                // normalised, for rows that want it
+  Rows pooled;                // inputs and results of the linears after pooling [2, widest]
+  std::vector<Rows> cos_sin;  // for each rope
+  std::vector<Rows> updates;  // by layer: what changes its states, of drafted rows [drafted, update_size()]
+  Rows q_scales;              // one row: for each row of the step, if a layer scales queries by their position
+  Vector slopes;              // for heads with ALiBi
+  std::vector<int32_t> ids;   // the host's: tokens, positions or rows
 
  private:
   size_t carve(const ModelConfig& config, const DecoderLimits& limits, std::byte* memory);

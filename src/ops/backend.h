@@ -137,6 +137,8 @@ class Backend {
   virtual std::optional<size_t> own_memory() const = 0;
   // Whether its operations take experts from an ExpertSource.
   virtual bool reads_experts() const { return false; }
+  // Its add_low_rank() takes LowRank::folds above 1.
+  virtual bool folds_low_rank() const { return false; }
   // Changes when packed matrices get other bytes.
   virtual int packing_version() const = 0;
   // activations: the form of inputs. The backend must outlive the result. Throws Error (kResource).

@@ -1,9 +1,11 @@
 // The largest work of a model's steps: what operations allocate their own memory for, once.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "ops/linear.h"
+#include "ops/low_rank.h"
 
 namespace quire {
 
@@ -11,7 +13,7 @@ struct OperationLimits {
   int max_rows = 0;       // in a step
   int max_positions = 0;  // in a sequence
 
-  struct InputRows {  // prepare(), and add_low_rank() between its products
+  struct InputRows {  // prepare(), and low_rank_inputs()
     int rows, cols;
   };
   std::vector<InputRows> inputs;
@@ -30,5 +32,11 @@ struct OperationLimits {
   };
   Experts experts;
 };
+
+// What add_low_rank() keeps between its products of a step of max_rows rows: blocks of up to 4 folds, or whole rows, each
+// product's with some padding.
+inline std::array<OperationLimits::InputRows, 2> low_rank_inputs(int max_rows, int max_rank) {
+  return {{{4 * kMostChanged * max_rows, kBlockInputs}, {kMostChanged * max_rows, max_rank + kBlockInputs}}};
+}
 
 }  // namespace quire

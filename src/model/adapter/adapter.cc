@@ -4,15 +4,17 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <list>
 #include <map>
 #include <memory>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text/quote.h"
 #include "model/adapter/adapter_files.h"
+#include "model/adapter/changeable.h"
+#include "model/adapter/up_matrix.h"
 #include "model/families.h"
 #include "model/packing/pack_matrices.h"
 #include "model/quantized/module_tensors.h"
@@ -25,29 +27,6 @@
 
 namespace quire {
 namespace {
-
-// The linears that blocks pass to adapt().
-bool is_changeable(const ModelConfig& config, const Slot& slot) {
-  if (slot.layer < 0) return false;
-  const LayerSpec& layer = config.layers[static_cast<size_t>(slot.layer)];
-  switch (slot.tensor) {
-    case Tensor::kQ:
-    case Tensor::kK:
-    case Tensor::kV:
-    case Tensor::kO:
-    case Tensor::kAttentionGate:
-      return std::holds_alternative<Attention>(layer.mixer);
-    case Tensor::kUp: {  // without a gate, the nonlinearity is part of its product
-      const auto* mlp = std::get_if<Mlp>(&layer.ffn);
-      return mlp && mlp->gated;
-    }
-    case Tensor::kGate:
-    case Tensor::kDown:
-      return std::holds_alternative<Mlp>(layer.ffn);
-    default:
-      return false;
-  }
-}
 
 // A linear that a pair changes. `source` says which of the file's outputs are the linear's.
 struct ChangedLinear {
@@ -132,8 +111,24 @@ std::vector<ChangedLinear> find_changes(const AdapterFiles& files, const Checkpo
   return std::move(visitor.changes);
 }
 
+// B is in float32 if it has the factors of a decomposed weight.
+TensorType up_type(const AdapterPair& pair) { return pair.magnitude ? TensorType::F32 : pair.up->type; }
+
 PackedMatrix packed_down(const ChangedLinear& c) { return describe_packed(c.pair->down->type, c.pair->rank(), c.cols); }
-PackedMatrix packed_up(const ChangedLinear& c) { return describe_packed(c.pair->up->type, c.rows, c.pair->rank()); }
+PackedMatrix packed_up(const ChangedLinear& c, int folds) {
+  return describe_packed(up_type(*c.pair), c.rows / folds, folds > 1 ? kBlockInputs : c.pair->rank());
+}
+
+// Gains and offsets of weight decomposition.
+constexpr size_t decomposition_bytes(int outputs) { return static_cast<size_t>(outputs) * 2 * sizeof(float); }
+
+void set_decomposition(LowRank& low, std::span<const float> factors, const Linear& linear, Backend& backend) {
+  std::vector<float> gain(factors.begin(), factors.end()), offset = linear.bias.values(backend);
+  for (float& g : gain) g -= 1;
+  for (size_t i = 0; i < offset.size(); ++i) offset[i] *= -gain[i];
+  low.gain = Vector(backend, gain);
+  low.offset = Vector(backend, offset);
+}
 
 std::string identity_of(const AdapterFiles& files) {
   struct Free {
@@ -145,7 +140,8 @@ std::string identity_of(const AdapterFiles& files) {
     const std::string what = fmt::format("{} {} {} {:a} {} {}\n", pair.module.size(), pair.module, pair.rank(),
                                          pair.scale, name(pair.down->type), name(pair.up->type));
     XXH3_128bits_update(state.get(), what.data(), what.size());
-    for (const TensorView* t : {pair.down, pair.up}) XXH3_128bits_update(state.get(), t->bytes.data(), t->bytes.size());
+    for (const TensorView* t : {pair.down, pair.up, pair.magnitude})
+      if (t) XXH3_128bits_update(state.get(), t->bytes.data(), t->bytes.size());
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
@@ -158,34 +154,64 @@ AdapterFacts check_adapter(const AdapterFiles& files, const Checkpoint& checkpoi
   AdapterFacts facts;
   for (const ChangedLinear& change : find_changes(files, checkpoint, config, none)) {
     facts.rank = std::max(facts.rank, change.pair->rank());
-    facts.bytes += packed_down(change).bytes() + packed_up(change).bytes();
+    facts.bytes += packed_down(change).bytes() + packed_up(change, 1).bytes();
+    if (change.pair->magnitude) facts.bytes += decomposition_bytes(change.rows);
   }
   return facts;
+}
+
+size_t largest_adapter_bytes(const ModelConfig& config, int rank) {
+  struct Visitor : TensorVisitor {
+    Visitor(const ModelConfig& c, int r) : config(c), rank(r) {}
+    void matrix(const Slot& slot, int rows, int cols, Linear&) override {
+      if (!is_changeable(config, slot)) return;
+      bytes += describe_packed(TensorType::F32, rank, cols).bytes() +
+               describe_packed(TensorType::F32, rows, rank).bytes() + decomposition_bytes(rows);
+    }
+    void vector(const Slot&, const std::vector<int>&, Vector&, Change) override {}
+    void bias(const Slot&, int, Vector&) override {}
+
+    const ModelConfig& config;
+    const int rank;
+    size_t bytes = 0;
+  };
+  Visitor visitor(config, rank);
+  Weights none;
+  visit_tensors(config, none, visitor);
+  return visitor.bytes;
 }
 
 Adapter load_adapter(const AdapterFiles& files, const Checkpoint& checkpoint, const ModelConfig& config,
                      const Weights& weights, Backend& backend, Team& team) {
   Adapter adapter;
   std::vector<MatrixJob> jobs;
+  std::list<UpMatrix> ups;  // until they are packed
   size_t bytes = 0;
-  const auto add = [&](PackedMatrix& matrix, const TensorView& from, const Source& source, int file_rows) {
-    MatrixSource of{source, file_rows};
-    of.source.name = from.name;
-    of.type = from.type;
-    of.bytes = from.bytes;
+  const auto add = [&](PackedMatrix& matrix, const std::string& name, TensorType type, std::span<const std::byte> from,
+                       int rows) {
+    MatrixSource of{.source = {.name = name}, .file_rows = rows, .coded = nullptr};
+    of.type = type;
+    of.bytes = from;
     jobs.push_back({&matrix, std::move(of), bytes});
     bytes += matrix.bytes();
   };
   // Only looks at the weights: all layers are there.
   for (const ChangedLinear& change : find_changes(files, checkpoint, config, const_cast<Weights&>(weights))) {
+    const AdapterPair& pair = *change.pair;
     LowRank& low = adapter.changes[change.linear];  // references to a map's values stay valid
-    low.scale = change.pair->scale;
+    low.scale = pair.scale;
+    low.folds = backend.folds_low_rank() ? low_rank_folds(change.rows, pair.rank()) : 1;
     low.down.weight = packed_down(change);
-    low.up.weight = packed_up(change);
-    adapter.rank = std::max(adapter.rank, change.pair->rank());
-    const Source rows{.first = change.source.first, .run = change.source.run, .step = change.source.step};
-    add(low.down.weight, *change.pair->down, {}, change.pair->rank());
-    add(low.up.weight, *change.pair->up, rows, change.file_rows);
+    low.up.weight = packed_up(change, low.folds);
+    adapter.rank = std::max(adapter.rank, pair.rank());
+    std::vector<float> factors;
+    if (pair.magnitude) {
+      factors = decomposed_factors(pair, change.source, *change.linear, backend, team, files.file());
+      set_decomposition(low, factors, *change.linear, backend);
+    }
+    const UpMatrix& up = ups.emplace_back(fold_up(pair, change.source, change.rows, low.folds, factors, files.file()));
+    add(low.down.weight, pair.down->name, pair.down->type, pair.down->bytes, pair.rank());
+    add(low.up.weight, pair.up->name, up.type, up.bytes, low.up.weight.rows);
   }
   adapter.memory = BackendMemory(backend, bytes);
   pack_matrices(jobs, backend, adapter.memory.data(), files.file(), files.mappings(), team, {});

@@ -38,6 +38,9 @@ struct AdapterFacts {
 // Quire does not change (embeddings, heads, experts, recurrent layers), matrices of other shapes.
 AdapterFacts check_adapter(const AdapterFiles& files, const Checkpoint& checkpoint, const ModelConfig& config);
 
+// What the matrices of an adapter take at most if its rank is at most `rank`: one that changes all it can, in float32.
+size_t largest_adapter_bytes(const ModelConfig& config, int rank);
+
 // Packs the matrices in the types that the files have. weights: the model's, which must outlive the adapter and stay where
 // they are; likewise the backend. Throws Error as check_adapter(), and if a number is not finite.
 Adapter load_adapter(const AdapterFiles& files, const Checkpoint& checkpoint, const ModelConfig& config,

@@ -23,7 +23,33 @@ struct Endings {
   std::string_view down, up;
 };
 constexpr Endings kPeft{".lora_A.weight", ".lora_B.weight"}, kGguf{".weight.lora_a", ".weight.lora_b"};
-constexpr std::string_view kPeftPrefix = "base_model.model.";
+constexpr std::string_view kPeftPrefix = "base_model.model.", kMagnitude = ".lora_magnitude_vector";
+
+void check_tensor(const TensorView& t, const std::string& file) {
+  if (t.type != TensorType::F32 && t.type != TensorType::F16 && t.type != TensorType::BF16)
+    throw unsupported("{}: tensor {} has type {}; adapters must have F32, F16 or BF16", file, quote(t.name),
+                      quire::name(t.type));
+}
+
+std::string module_of(std::string_view tensor, std::string_view ending, std::string_view prefix) {
+  tensor.remove_suffix(ending.size());
+  return std::string(tensor.starts_with(prefix) ? tensor.substr(prefix.size()) : tensor);
+}
+
+// The magnitudes of decomposed modules, which pair_tensors() left out.
+void add_magnitudes(std::span<const TensorView> tensors, const std::string& file, std::vector<AdapterPair>& pairs) {
+  for (const TensorView& t : tensors) {
+    if (!t.name.ends_with(kMagnitude)) continue;
+    check_tensor(t, file);
+    const std::string module = module_of(t.name, kMagnitude, kPeftPrefix);
+    const auto pair = std::ranges::find(pairs, module, &AdapterPair::module);
+    if (pair == pairs.end()) throw invalid("{}: {} has magnitudes, but no matrices", file, quote(module));
+    if (t.shape != std::vector<uint64_t>{pair->up->shape[0]})
+      throw invalid("{}: tensor {} has shape {}; it must have a number for each of the {} outputs", file, quote(t.name),
+                    shape_text(t.shape), pair->up->shape[0]);
+    pair->magnitude = &t;
+  }
+}
 
 // Pairs up the tensors. scale_of(module, rank).
 std::vector<AdapterPair> pair_tensors(std::span<const TensorView> tensors, const std::string& file,
@@ -32,18 +58,16 @@ std::vector<AdapterPair> pair_tensors(std::span<const TensorView> tensors, const
   std::map<std::string, AdapterPair> pairs;
   for (const TensorView& t : tensors) {
     const std::string_view name = t.name;
+    if (name.ends_with(kMagnitude)) continue;
     const bool is_down = name.ends_with(endings.down);
     if (!is_down && !name.ends_with(endings.up))
       throw unsupported("{}: tensor {} is no matrix of a LoRA adapter ({}, {}); Quire applies nothing else", file,
                         quote(name), endings.down.substr(1), endings.up.substr(1));
-    if (t.type != TensorType::F32 && t.type != TensorType::F16 && t.type != TensorType::BF16)
-      throw unsupported("{}: tensor {} has type {}; adapters must have F32, F16 or BF16", file, quote(name),
-                        quire::name(t.type));
+    check_tensor(t, file);
     if (t.shape.size() != 2 || t.shape[0] == 0 || t.shape[1] == 0 || t.shape[is_down ? 0 : 1] > kMostRank)
       throw invalid("{}: tensor {} has shape {}, which is no matrix of a LoRA adapter", file, quote(name),
                     shape_text(t.shape));
-    std::string module(name.substr(0, name.size() - endings.down.size()));
-    if (module.starts_with(prefix)) module.erase(0, prefix.size());
+    const std::string module = module_of(name, endings.down, prefix);
     AdapterPair& pair = pairs.try_emplace(module, AdapterPair{module, nullptr, nullptr, 1}).first->second;
     (is_down ? pair.down : pair.up) = &t;
   }
@@ -93,7 +117,6 @@ bool is_set(const JsonField& config, std::string_view key) {
 void check_config(const JsonField& config) {
   if (const std::string type = config.get<std::string>("peft_type"); type != "LORA")
     throw config.at("peft_type").error("Quire applies adapters of type LORA only, not {}", quote(type));
-  if (is_set(config, "use_dora")) throw config.at("use_dora").error("Quire does not apply DoRA; merge the adapter");
   for (const std::string_view key :
        {"modules_to_save", "trainable_token_indices", "layer_replication", "lora_bias", "alora_invocation_tokens",
         "use_qalora", "use_bdlora", "target_parameters", "arrow_config", "kasa_config", "monteclora_config"}) {
@@ -142,6 +165,13 @@ void AdapterFiles::read_peft(const std::filesystem::path& folder) {
         const double alpha = of_module(config, "alpha_pattern", "lora_alpha", module);
         return static_cast<float>(alpha / (stabilised ? std::sqrt(rank) : rank));
       });
+  add_magnitudes(safetensors_->tensors(), safetensors_->file(), pairs_);
+  const bool decomposed = is_set(config, "use_dora");
+  for (const AdapterPair& pair : pairs_) {
+    if (decomposed != (pair.magnitude != nullptr))
+      throw invalid("{}: use_dora in adapter_config.json is {}, but {} has {}magnitudes (lora_magnitude_vector)", file_,
+                    decomposed, quote(pair.module), pair.magnitude ? "" : "no ");
+  }
 }
 
 void AdapterFiles::read_gguf(const std::filesystem::path& path) {

@@ -19,6 +19,8 @@ struct AdapterPair {
   const TensorView* down;  // A [rank, inputs]
   const TensorView* up;    // B [outputs, rank]
   float scale;
+  const TensorView* magnitude =
+      nullptr;  // [outputs]: the adapter is decomposed (DoRA: arXiv 2402.09353); null: it is not
 
   int rank() const { return static_cast<int>(down->shape[0]); }
 };

@@ -49,7 +49,7 @@ void project(const Step& step, const Rows& x, const NormView& norm, const Linear
 // Adds what adapters change of linears of the normalised x, at most kMostChanged, once the linears' own results are there.
 struct AdaptedLinear {
   const Linear* w;
-  Target target;
+  Target target;  // if it accumulates: of at most config.hidden columns
 };
 void adapt(const Step& step, const Rows& x, const NormView& norm, std::initializer_list<AdaptedLinear> linears);
 // Whether adapt() would change any of the results.

@@ -20,6 +20,7 @@ class CpuBackend final : public Backend {
   Activations default_activations() const override;
   std::optional<size_t> own_memory() const override { return {}; }
   bool reads_experts() const override { return true; }
+  bool folds_low_rank() const override { return true; }
   int packing_version() const override;
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override;
   size_t operations_bytes(const OperationLimits& limits) const override;

@@ -15,6 +15,7 @@ namespace quire {
 namespace {
 
 constexpr int kRowsPerQuantizeTile = 4;
+constexpr size_t kAlignment = 64;  // QuantizeArgs::out
 // Tiles per thread: the others can take tiles from a thread that is slowed down.
 constexpr int kTilesPerThread = 8;
 
@@ -241,16 +242,23 @@ InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const
   return inputs;
 }
 
-Inputs InputMemory::prepare_low_rank(const Compute& compute, const Rows& low,
-                                     std::span<const LowRankProduct> products) const {
+Inputs InputMemory::prepare_low_rank(const Compute& compute, const Rows& low, int rows, const LowRank& change,
+                                     size_t& taken) const {
   constexpr Activations kForm = Activations::kF32;
   Inputs inputs;
-  const Inputs::Entry& to = *inputs.add({kForm, nullptr, region(kForm), input_stride(kForm, low.cols)});
-  int first = 0;
-  for (const LowRankProduct& p : products) {
-    const QuantizeArgs args = quantize_args(low, p.change->up.weight.cols, to, p.change->up, false);
-    compute.kernels.quantize(args, first, first + p.rows);  // few columns: not worth a loop over the team
-    first += p.rows;
+  const size_t stride = input_stride(kForm, change.up.weight.cols);
+  const Inputs::Entry& to = *inputs.add({kForm, nullptr, region(kForm) + taken, stride});
+  const auto all = static_cast<size_t>(rows) * static_cast<size_t>(change.folds);
+  taken += (all * stride + kAlignment - 1) / kAlignment * kAlignment;
+  // Few columns: not worth a loop over the team.
+  compute.kernels.quantize(quantize_args(low, change.rank(), to, change.up, false), 0, rows);
+  const int columns = kBlockInputs / change.folds;
+  for (int fold = 1; fold < change.folds; ++fold) {
+    for (int row = 0; row < rows; ++row) {
+      auto& block = reinterpret_cast<FloatBlock*>(to.data + static_cast<size_t>(fold * rows + row) * stride)[0];
+      block = FloatBlock{};  // what float weights do not read may be anything
+      std::copy_n(low.row(row), change.rank(), block.x + fold * columns);
+    }
   }
   return inputs;
 }

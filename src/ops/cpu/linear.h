@@ -35,9 +35,10 @@ class InputMemory {
   // linear_of(i) gives; rows of one kRowGroup have one, and all have one form.
   Inputs prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources, bool gathered,
                           const std::function<const Linear&(int row)>& linear_of) const;
-  // The rows of `low` that products got from their first matrix, one product after the other, as their second matrix reads
-  // them: in float32.
-  Inputs prepare_low_rank(const Compute& compute, const Rows& low, std::span<const LowRankProduct> products) const;
+  // The rows that a product got from its first matrix, as its second matrix reads them: in float32, fold by fold, each fold in
+  // its columns. taken: bytes that earlier products took.
+  Inputs prepare_low_rank(const Compute& compute, const Rows& low, int rows, const LowRank& change,
+                          size_t& taken) const;
   // Inputs of one linear per head: at(h) are those of head h.
   struct HeadInputs {
     Inputs first;

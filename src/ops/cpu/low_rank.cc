@@ -25,16 +25,27 @@ void add_low_rank(const Compute& compute, const InputMemory& inputs, ProjectionP
   }
   project_parts(compute, parts);
 
-  const Inputs low = inputs.prepare_low_rank(compute, inner, products);
   parts.parts.clear();
   first = 0;
+  size_t taken = 0;
   for (const LowRankProduct& p : products) {
-    const Projection up{.w = &p.change->up,
-                        .y = p.y.from(p.row),
-                        .scale = p.scale * p.change->scale,
+    const LowRank& change = *p.change;
+    const Inputs low = inputs.prepare_low_rank(compute, inner.from(first), p.rows, change, taken);
+    const int outputs = change.up.weight.rows;
+    const Projection up{.w = &change.up,
+                        .y = p.y.from(p.row).columns(0, outputs),
+                        .scale = p.scale * change.scale,
                         .accumulate = true,
                         .as = Activations::kF32};
-    parts.parts.push_back({low.from_row(first), up, 0, p.rows});
+    if (p.rows == 1) {  // the folds are rows of one product, so that the matrix is read once
+      parts.parts.push_back({low, up, 0, change.folds});
+      parts.parts.back().projection.y.stride = static_cast<size_t>(outputs);
+    } else {
+      for (int fold = 0; fold < change.folds; ++fold) {
+        parts.parts.push_back({low.from_row(fold * p.rows), up, 0, p.rows});
+        parts.parts.back().projection.y = p.y.from(p.row).columns(fold * outputs, outputs);
+      }
+    }
     first += p.rows;
   }
   project_parts(compute, parts);

@@ -55,6 +55,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, GoldenAdapters,
                                            AdapterCase{"models/qwen2", "qwen2", "qwen2"},
                                            AdapterCase{"models/glm", "glm", "glm"},
                                            AdapterCase{"models/falcon", "falcon", "falcon"},
+                                           AdapterCase{"models/llama", "llama_dora", "llama_dora"},
+                                           AdapterCase{"models/qwen2", "qwen2_dora", "qwen2_dora"},
+                                           AdapterCase{"models/glm", "glm_dora", "glm_dora"},
                                            AdapterCase{"models-gguf/qwen2.gguf", "qwen2.gguf", "qwen2"}));
 
 }  // namespace

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes random LoRA adapters for the golden models with the logits that PEFT gives with them: make_adapters.py ../data
+"""Writes random LoRA adapters for the golden models with the logits that PEFT gives with them: make_adapters.py ../data [NAME...]
 
 The reference is float32 arithmetic on the weights as saved: PEFT on transformers, eager attention, one thread. The GGUF file is laid out as llama.cpp's convert_lora_to_gguf.py does."""
 import json
@@ -23,6 +23,9 @@ ADAPTERS = {
     "qwen2": ("qwen2", torch.float16, dict(r=5, lora_alpha=10, target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj"])),  # its projections have biases
     "glm": ("glm", torch.float32, dict(r=4, lora_alpha=8, target_modules=["v_proj", "gate_up_proj", "down_proj"])),  # gate and up are one matrix
     "falcon": ("falcon", torch.float32, dict(r=4, lora_alpha=8, target_modules=["query_key_value", "dense"])),  # so are queries, keys and values
+    "llama_dora": ("llama", torch.float32, dict(r=4, lora_alpha=8, target_modules=ALL, use_dora=True)),
+    "qwen2_dora": ("qwen2", torch.bfloat16, dict(r=3, lora_alpha=6, target_modules=["q_proj", "v_proj", "up_proj"], use_dora=True)),  # biases are not scaled
+    "glm_dora": ("glm", torch.float32, dict(r=4, lora_alpha=8, target_modules=["gate_up_proj", "down_proj"], use_dora=True)),
 }
 PROMPT = 17
 GGUF_NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate"}
@@ -37,7 +40,9 @@ def make(data, name, number):
     adapted = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **settings))
     random = torch.Generator().manual_seed(number)
     for parameter_name, p in adapted.named_parameters():
-        if "lora_" in parameter_name:
+        if "lora_magnitude_vector" in parameter_name:
+            p.data = (p.data * (1 + 0.3 * torch.randn(p.shape, generator=random))).to(dtype).float()
+        elif "lora_" in parameter_name:
             p.data = (torch.randn(p.shape, generator=random) * 0.2).to(dtype).float()
     adapted.save_pretrained(folder)
     (folder / "README.md").unlink(missing_ok=True)
@@ -72,6 +77,9 @@ def to_gguf(data, name):
 
 
 data = Path(sys.argv[1])
+wanted = sys.argv[2:] or list(ADAPTERS)
 for number, name in enumerate(ADAPTERS):
-    make(data, name, number)
-to_gguf(data, "qwen2")
+    if name in wanted:
+        make(data, name, number)
+if "qwen2" in wanted:
+    to_gguf(data, "qwen2")

@@ -62,8 +62,7 @@ TEST(AdapterFiles, RefusesSettingsThatQuireDoesNotApply) {
     return refusal_of(a.write());
   };
   for (const auto& [key, value] :
-       std::vector<std::pair<const char*, nlohmann::json>>{{"use_dora", true},
-                                                           {"modules_to_save", {"lm_head"}},
+       std::vector<std::pair<const char*, nlohmann::json>>{{"modules_to_save", {"lm_head"}},
                                                            {"bias", "all"},
                                                            {"peft_type", "IA3"},
                                                            {"lora_bias", true},
@@ -99,6 +98,24 @@ TEST(AdapterFiles, RefusesTensorsThatMakeNoPairs) {
   EditedAdapter none("llama");
   none.tensors.clear();
   EXPECT_NE(refusal_of(none.write()), "");
+}
+
+TEST(AdapterFiles, RefusesMagnitudesThatDoNotFitTheirMatrices) {
+  EditedAdapter undecomposed("llama");
+  undecomposed.config["use_dora"] = true;
+  EXPECT_REFUSED(undecomposed.write(),
+                 "use_dora in adapter_config.json is true, but \"model.layers.0.mlp.down_proj\" has no");
+  EditedAdapter unexpected("llama_dora");
+  unexpected.config["use_dora"] = false;
+  EXPECT_REFUSED(unexpected.write(), "use_dora in adapter_config.json is false, but");
+  const std::string magnitudes = kQ + ".lora_magnitude_vector";
+  EditedAdapter alone("llama_dora");
+  alone.tensors["base_model.model.lm_head.lora_magnitude_vector"] = alone.tensors[magnitudes];
+  EXPECT_REFUSED(alone.write(), "\"lm_head\" has magnitudes, but no matrices");
+  EditedAdapter few("llama_dora");
+  few.tensors[magnitudes].shape = {32};
+  few.tensors[magnitudes].bytes.resize(32 * sizeof(float));
+  EXPECT_REFUSED(few.write(), "has shape [32]; it must have a number for each of the 64 outputs");
 }
 
 TEST(AdapterFiles, RefusesWhatIsNoAdapter) {
