@@ -25,8 +25,8 @@
 namespace quire {
 
 // Bounds of EngineOptions. Times are in seconds.
-inline constexpr int kMaxAdapterRank = 4096, kMaxThreads = 1024, kMaxNumSeqs = 1 << 16, kMaxNumBatchedTokens = 1 << 20,
-                     kMostSpeculativeTokens = 64;
+inline constexpr int kMaxAdapterRank = 4096, kMaxAdapters = 4096, kMaxThreads = 1024, kMaxNumSeqs = 1 << 16,
+                     kMaxNumBatchedTokens = 1 << 20, kMostSpeculativeTokens = 64;
 
 // What drafts tokens in speculative decoding. "recent" is part of --speculative corpus and auto.
 inline constexpr std::array<std::string_view, 9> kDrafters{"ngram",      "corpus", "recent", "lookahead", "draft",
@@ -131,7 +131,8 @@ struct EngineOptions {
 
   std::vector<AdapterOption> adapters = {};  // loaded with the model
   size_t adapter_bytes = 0;                  // memory for adapters that are loaded later: Engine::add_adapter()
-  int max_adapter_rank = 64;                 // of those
+  int max_adapters = 0;       // and memory for so many that change all they can, with max_adapter_rank, in float32
+  int max_adapter_rank = 64;  // of those that are loaded later
 
   bool executor_process = false;  // compute in a child process; the answers are the same
   std::string record = {};        // a file that gets every step, for `quire replay`; empty: none

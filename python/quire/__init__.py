@@ -13,7 +13,8 @@ from .engine_args import AsyncEngineArgs, EngineArgs, FlexibleArgumentParser
 from .errors import InvalidError, NotFoundError, QuireError, ResourceError, UnsupportedError
 from .inputs import PromptType, TextPrompt, TokensPrompt
 from .llm import LLM
-from .lora import LoRARequest
+from .llm_engine import LLMEngine
+from .lora.request import LoRARequest
 from .outputs import (
     ClassificationOutput,
     ClassificationRequestOutput,
@@ -26,6 +27,7 @@ from .outputs import (
     RequestOutput,
     ScoringOutput,
     ScoringRequestOutput,
+    print_embeddings,
 )
 from .pooling_params import PoolerConfig, PoolingParams
 from .sampling_params import BeamSearchParams, RequestOutputKind, SamplingParams, StructuredOutputsParams
@@ -47,6 +49,7 @@ __all__ = [
     "EngineArgs",
     "FlexibleArgumentParser",
     "InvalidError",
+    "LLMEngine",
     "LoRARequest",
     "Logprob",
     "NotFoundError",
@@ -68,4 +71,5 @@ __all__ = [
     "TokensPrompt",
     "UnsupportedError",
     "__version__",
+    "print_embeddings",
 ]

@@ -6,6 +6,7 @@ import time
 from . import _quire
 from .errors import InvalidError, QuireError
 from .inputs import EncodedPrompt, truncate
+from .lora.request import LoRARequest
 from .outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
 from .sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 from .tokenizer import Tokenizer
@@ -23,7 +24,7 @@ def raise_failure(piece: _quire.Piece) -> None:
 
 
 def submit_request(
-    engine: _quire.Engine, queue: _quire.AnswerQueue, prompt: EncodedPrompt, params: SamplingParams, seeds: random.Random, *, at_end: bool, priority: int = 0
+    engine: _quire.Engine, queue: _quire.AnswerQueue, prompt: EncodedPrompt, params: SamplingParams, seeds: random.Random, *, at_end: bool, priority: int = 0, adapter: str = ""
 ) -> tuple[int, EncodedPrompt]:
     """The ticket, and the prompt that was submitted."""
     values = params._engine_values(seeds.getrandbits(64))
@@ -33,7 +34,7 @@ def submit_request(
     if params.skip_reading_prefix_cache:
         salt = f"{salt or ''}-{random.getrandbits(128):x}"  # nothing was computed under it
     constraint = params.structured_outputs._source() if isinstance(params.structured_outputs, StructuredOutputsParams) else None
-    ticket = queue.submit(prompt.ids, values, at_end, constraint=constraint, priority=priority, timeout=params.timeout, cache_salt=salt)
+    ticket = queue.submit(prompt.ids, values, at_end, constraint=constraint, priority=priority, timeout=params.timeout, cache_salt=salt, adapter=adapter)
     return ticket, prompt
 
 
@@ -48,13 +49,14 @@ def close_and_wait(engine: _quire.Engine) -> None:
 class Answers:
     """The answers to one prompt, from their pieces."""
 
-    def __init__(self, request_id: str, prompt: EncodedPrompt, params: SamplingParams, tokenizer: Tokenizer) -> None:
+    def __init__(self, request_id: str, prompt: EncodedPrompt, params: SamplingParams, tokenizer: Tokenizer, adapter: LoRARequest | None = None) -> None:
         self._params, self._tokenizer = params, tokenizer
         self._wants_logprobs = params.logprobs is not None
         self._delta = params.output_kind is RequestOutputKind.DELTA
         self._prompt_ids = prompt.ids.tolist()
         self._running = params.n
-        self._output = RequestOutput(request_id, prompt.text, self._prompt_ids, None, [self._empty(i) for i in range(params.n)], False)
+        self.request_id, self.kind = request_id, params.output_kind
+        self._output = RequestOutput(request_id, prompt.text, self._prompt_ids, None, [self._empty(i) for i in range(params.n)], False, lora_request=adapter)
 
     def _empty(self, index: int) -> CompletionOutput:
         return CompletionOutput(index, "", [], 0.0 if self._wants_logprobs else None, [] if self._wants_logprobs else None)

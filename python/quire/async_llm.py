@@ -7,14 +7,16 @@ import random
 import threading
 import weakref
 from collections.abc import AsyncGenerator
+from contextlib import ExitStack
 from typing import Any
 
 from . import _quire
+from .adapters import Adapters, check_adapter
 from .answers import Answers, close_and_wait, raise_failure, submit_request
 from .engine_args import AsyncEngineArgs, EngineArgs
 from .errors import InvalidError, UnsupportedError
 from .inputs import PromptType, encode_prompt, truncate
-from .lora import refuse_lora
+from .lora.request import LoRARequest
 from .outputs import PoolingOutput, PoolingRequestOutput, RequestOutput
 from .pooling_params import PoolingParams
 from .sampling_params import RequestOutputKind, SamplingParams
@@ -40,6 +42,7 @@ class AsyncLLM:
         args = model if isinstance(model, EngineArgs) else AsyncEngineArgs.from_keywords(model=model, **options)
         self._pooling = args.pooling()
         self._engine = args.load()
+        self._adapters = Adapters(self._engine, args.adapter_room())
         self._seeds = random.Random(args.seed)
         self._tokenizer = Tokenizer(self._engine)
         self._queue = _quire.AnswerQueue(self._engine)
@@ -65,26 +68,26 @@ class AsyncLLM:
         sampling_params: SamplingParams,
         request_id: str,
         *,
-        lora_request: Any = None,
+        lora_request: LoRARequest | None = None,
         priority: int = 0,
     ) -> AsyncGenerator[RequestOutput, None]:
         """Yields the answers by sampling_params.output_kind. Leaving the loop, or cancelling the task, ends the request."""
-        refuse_lora(lora_request)
+        check_adapter(lora_request)
         if not isinstance(sampling_params, SamplingParams):
             raise TypeError(f"sampling_params must be SamplingParams, not {type(sampling_params).__name__}")
         at_end = sampling_params.output_kind is RequestOutputKind.FINAL_ONLY
 
-        def submit() -> tuple[int, Any]:
+        def submit(adapter: str) -> tuple[int, Any]:
             encoded = encode_prompt(self._engine, prompt)
-            return submit_request(self._engine, self._queue, encoded, sampling_params, self._seeds, at_end=at_end, priority=priority)
+            return submit_request(self._engine, self._queue, encoded, sampling_params, self._seeds, at_end=at_end, priority=priority, adapter=adapter)
 
         answers: Answers | None = None
         # Compiling a constraint may take a while.
-        stream = self._pieces(submit, request_id, sampling_params.structured_outputs is not None)
+        stream = self._pieces(submit, request_id, lora_request, sampling_params.structured_outputs is not None)
         try:
             async for sent, pieces in stream:
                 if answers is None:
-                    answers = Answers(request_id, sent, sampling_params, self._tokenizer)
+                    answers = Answers(request_id, sent, sampling_params, self._tokenizer, lora_request)
                 answers.add(pieces)
                 if answers.finished or not at_end:  # with at_end too, the first pieces may come early
                     yield answers.take()
@@ -94,22 +97,22 @@ class AsyncLLM:
             await stream.aclose()
 
     async def encode(
-        self, prompt: PromptType, pooling_params: PoolingParams, request_id: str, *, lora_request: Any = None
+        self, prompt: PromptType, pooling_params: PoolingParams, request_id: str, *, lora_request: LoRARequest | None = None
     ) -> AsyncGenerator[PoolingRequestOutput[PoolingOutput], None]:
         """Yields one vector of length 1, or the results of a classifier as they are."""
-        refuse_lora(lora_request)
+        check_adapter(lora_request)
         if not isinstance(pooling_params, PoolingParams):
             raise TypeError(f"pooling_params must be PoolingParams, not {type(pooling_params).__name__}")
         info = self._engine.info()
         if pooling_params.dimensions not in (None, info["embedding_size"]):
             raise UnsupportedError(f"dimensions={pooling_params.dimensions} is not supported; this model's vectors have {info['embedding_size']}")
 
-        def submit() -> tuple[int, Any]:
+        def submit(adapter: str) -> tuple[int, Any]:
             encoded = truncate(encode_prompt(self._engine, prompt), pooling_params.truncate_prompt_tokens, info["max_model_len"])
             pooling = self._pooling or info["pooling"] or "mean"
-            return self._queue.submit(encoded.ids, {}, True, pooling=pooling, cache_salt=encoded.cache_salt), encoded
+            return self._queue.submit(encoded.ids, {}, True, pooling=pooling, cache_salt=encoded.cache_salt, adapter=adapter), encoded
 
-        stream = self._pieces(submit, request_id, False)
+        stream = self._pieces(submit, request_id, lora_request, False)
         try:
             async for sent, pieces in stream:
                 raise_failure(pieces[0])
@@ -126,6 +129,18 @@ class AsyncLLM:
             ticket = self._tickets.get(one)
             if ticket:
                 self._queue.cancel(ticket)
+
+    async def add_lora(self, lora_request: LoRARequest) -> bool:
+        """Loads the adapter before a request needs it. False: it was loaded."""
+        check_adapter(lora_request)
+        return await asyncio.to_thread(self._adapters.add, lora_request)
+
+    async def remove_lora(self, lora_id: int) -> bool:
+        """Requests that run with it end with it. False: it was not loaded."""
+        return self._adapters.remove(lora_id)
+
+    async def list_loras(self) -> set[int]:
+        return self._adapters.ids()
 
     async def get_tokenizer(self) -> Tokenizer:
         return self._tokenizer
@@ -163,7 +178,7 @@ class AsyncLLM:
             self._closed.set()
             self._queue.interrupt()
 
-    async def _pieces(self, submit: Any, request_id: str, slow: bool) -> AsyncGenerator[tuple[Any, list[_quire.Piece]], None]:
+    async def _pieces(self, submit: Any, request_id: str, adapter: LoRARequest | None, slow: bool) -> AsyncGenerator[tuple[Any, list[_quire.Piece]], None]:
         """(prompt, pieces) whenever there are pieces, until the reader stops."""
         if not isinstance(request_id, str):
             raise TypeError(f"request_id must be a str, not {type(request_id).__name__}")
@@ -173,8 +188,16 @@ class AsyncLLM:
             raise InvalidError(f"request_id {request_id!r} is in use")
         reader = _Reader()
         self._tickets[request_id] = ticket = 0
+        in_use = ExitStack()  # of the adapter
         try:
-            ticket, sent = await self._submit_in_thread(submit) if slow else submit()
+
+            def start() -> tuple[int, Any, ExitStack]:
+                with ExitStack() as in_use:
+                    ticket, sent = submit(in_use.enter_context(self._adapters.use(adapter)))
+                    return ticket, sent, in_use.pop_all()
+
+            # Loading an adapter may take a while, too.
+            ticket, sent, in_use = await self._start_in_thread(start) if slow or adapter else start()
             self._tickets[request_id] = ticket
             with self._lock:
                 self._readers[ticket] = reader
@@ -190,14 +213,22 @@ class AsyncLLM:
             del self._tickets[request_id]
             if ticket:
                 self._forget(ticket)
+            in_use.close()
 
-    async def _submit_in_thread(self, submit: Any) -> tuple[int, Any]:
-        submitted = asyncio.ensure_future(asyncio.to_thread(submit))
+    async def _start_in_thread(self, start: Any) -> tuple[int, Any, ExitStack]:
+        started = asyncio.ensure_future(asyncio.to_thread(start))
         try:
-            return await asyncio.shield(submitted)
+            return await asyncio.shield(started)
         except asyncio.CancelledError:
-            submitted.add_done_callback(lambda done: None if done.cancelled() or done.exception() else self._forget(done.result()[0]))
+            started.add_done_callback(self._drop)
             raise
+
+    def _drop(self, started: "asyncio.Future[tuple[int, Any, ExitStack]]") -> None:
+        if started.cancelled() or started.exception():
+            return
+        ticket, _, in_use = started.result()
+        self._forget(ticket)
+        in_use.close()
 
     def _forget(self, ticket: int) -> None:
         with self._lock:

@@ -28,7 +28,10 @@ _REFUSED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("skip_tokenizer_init", (False,), "pass prompt_token_ids, and detokenize=False"),
     ("load_format", ("auto", "safetensors", "gguf", "hf"), ""),
     ("cpu_offload_gb", (0,), "weights are in host memory"),
-    ("enable_lora", (False, None), "LoRA adapters are not supported yet; merge the adapter into the model"),
+    ("lora_dtype", ("auto",), "adapters keep the types of their files"),
+    ("fully_sharded_loras", (False,), "one process computes"),
+    ("lora_target_modules", (None,), "adapters change what their files say"),
+    ("default_mm_loras", (None, {}), "only texts are supported"),
     ("hf_overrides", (None, {}), "change config.json"),
     ("revision", (None,), "download the revision, and pass its path"),
     ("tokenizer_revision", (None,), "the tokenizer is the model's"),
@@ -48,6 +51,8 @@ class EngineArgs:
     quantization: None, or the method of the checkpoint, which is checked. `quire quantize` makes other types.
     gpu_memory_utilization: the share of the memory available now that the engine may take; None: nearly all, but half
         for the KV cache at most.
+    enable_lora: requests may name adapters (lora_request). max_loras, max_cpu_loras: memory is reserved for the larger
+        number of adapters, of rank max_lora_rank at most.
     enforce_eager and the other options in the last group concern GPUs or PyTorch, and change nothing here.
     engine_options: members of Quire's EngineOptions (include/quire/engine.h) by name, such as threads or cache_dir.
     """
@@ -76,6 +81,13 @@ class EngineArgs:
     device: str = "auto"
     cpu_offload_gb: float = 0
     enable_lora: bool | None = False
+    max_loras: int = 1
+    max_lora_rank: int = 16
+    max_cpu_loras: int | None = None
+    lora_dtype: str | None = "auto"
+    fully_sharded_loras: bool = False
+    lora_target_modules: list[str] | None = None
+    default_mm_loras: dict[str, str] | None = None
     hf_overrides: Any = None
     revision: str | None = None
     tokenizer_revision: str | None = None
@@ -134,6 +146,15 @@ class EngineArgs:
             config = PoolerConfig(**config)
         return None if config is None else config._pooling()
 
+    def adapter_room(self) -> int:
+        """How many adapters may be loaded at a time."""
+        for name, value in (("max_loras", self.max_loras), ("max_cpu_loras", self.max_cpu_loras)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+            if value is not None and value < 1:
+                raise InvalidError(f"{name} is {value}: it must be at least 1")
+        return max(self.max_loras, self.max_cpu_loras or 0) if self.enable_lora else 0
+
     def to_engine_options(self) -> dict[str, Any]:
         """Members of Quire's EngineOptions."""
         for name, fitting, advice in _REFUSED:
@@ -160,6 +181,8 @@ class EngineArgs:
         ):
             if value is not None:
                 options[ours] = value
+        if room := self.adapter_room():
+            options |= {"max_adapters": room, "max_adapter_rank": self.max_lora_rank}
         options.update(self._speculation())
         # As the program does, whose measurements of this machine are used, too.
         options["tuning_file"] = _quire.default_tuning_file()

@@ -5,18 +5,19 @@ import os
 import random
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any
 
 import numpy as np
 
 from . import _quire
+from .adapters import Adapters, list_adapters
 from .answers import Answers, close_and_wait, raise_failure, submit_request
 from .engine_args import EngineArgs
 from .errors import InvalidError, UnsupportedError
 from .inputs import EncodedPrompt, PromptType, encode_prompt, list_prompts, truncate
-from .lora import refuse_lora
+from .lora.request import LoRARequest
 from .messages import list_conversations, messages_json, options_json
 from .outputs import (
     ClassificationOutput,
@@ -37,6 +38,7 @@ from .tokenizer import Tokenizer
 _SECONDS_PER_WAIT = 0.1
 
 Progress = bool | Callable[..., Any]
+Loras = LoRARequest | Sequence[LoRARequest | None] | None
 
 
 class LLM:
@@ -50,6 +52,7 @@ class LLM:
         args = EngineArgs.from_keywords(model=model, **options)
         self._pooling = args.pooling()
         self._engine = args.load()
+        self._adapters = Adapters(self._engine, args.adapter_room())
         self._seeds = random.Random(args.seed)
         self._ids = count()
         self._tokenizer = Tokenizer(self._engine)
@@ -93,21 +96,21 @@ class LLM:
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         use_tqdm: Progress = True,
-        lora_request: Any = None,
+        lora_request: Loras = None,
         priority: list[int] | None = None,
     ) -> list[RequestOutput]:
-        """The answers, in the order of the prompts. If a request fails, all are cancelled and its error is raised."""
-        refuse_lora(lora_request)
+        """The answers, in the order of the prompts. lora_request: one for all prompts, or one for each. If a request fails, all are cancelled and its error is raised."""
         all_prompts = list_prompts(prompts)
         params = self._params_of(sampling_params, len(all_prompts))
-        return self._generate([encode_prompt(self._engine, one) for one in all_prompts], params, use_tqdm, priority)
+        adapters = list_adapters(lora_request, len(all_prompts))
+        return self._generate([encode_prompt(self._engine, one) for one in all_prompts], params, use_tqdm, adapters, priority)
 
     def chat(
         self,
         messages: Sequence[Any],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         use_tqdm: Progress = True,
-        lora_request: Any = None,
+        lora_request: Loras = None,
         chat_template: str | None = None,
         chat_template_content_format: str = "auto",
         add_generation_prompt: bool = True,
@@ -117,7 +120,6 @@ class LLM:
         mm_processor_kwargs: dict[str, Any] | None = None,
     ) -> list[RequestOutput]:
         """One conversation, or a list of them. chat_template: Jinja source in place of the model's. Calls of tools are in the answers' texts, in the model's syntax."""
-        refuse_lora(lora_request)
         if not isinstance(chat_template, (str, type(None))):
             raise TypeError(f"chat_template must be a str, not {type(chat_template).__name__}")
         if mm_processor_kwargs:
@@ -127,11 +129,12 @@ class LLM:
         options = options_json(tools, chat_template_kwargs)
         conversations = list_conversations(messages)
         params = self._params_of(sampling_params, len(conversations))
+        adapters = list_adapters(lora_request, len(conversations))
         prompts = []
         for one in conversations:
             arguments = (messages_json(one), *options, chat_template or "", add_generation_prompt, continue_final_message)
             prompts.append(EncodedPrompt(self._engine.encode_messages(*arguments), self._engine.render_messages(*arguments)))
-        return self._generate(prompts, params, use_tqdm, None)
+        return self._generate(prompts, params, use_tqdm, adapters, None)
 
     def beam_search(self, prompts: Any, params: Any, **_: Any) -> None:
         raise UnsupportedError("beam search is not supported; use generate() with n, and choose by cumulative_logprob")
@@ -145,11 +148,10 @@ class LLM:
         use_tqdm: Progress = True,
         pooling_params: PoolingParams | None = None,
         truncate_prompt_tokens: int | None = None,
-        lora_request: Any = None,
+        lora_request: Loras = None,
     ) -> list[EmbeddingRequestOutput]:
         """A vector of length 1 for each prompt."""
-        refuse_lora(lora_request)
-        pooled = self._pool(self._texts(prompts, pooling_params, truncate_prompt_tokens), use_tqdm, labels=False, params=pooling_params)
+        pooled = self._pool(self._texts(prompts, pooling_params, truncate_prompt_tokens), use_tqdm, labels=False, params=pooling_params, lora_request=lora_request)
         return [EmbeddingRequestOutput(i, EmbeddingOutput(data), ids, cached) for i, data, ids, cached in pooled]
 
     def classify(
@@ -159,11 +161,10 @@ class LLM:
         use_tqdm: Progress = True,
         pooling_params: PoolingParams | None = None,
         truncate_prompt_tokens: int | None = None,
-        lora_request: Any = None,
+        lora_request: Loras = None,
     ) -> list[ClassificationRequestOutput]:
         """The probabilities of a classifier's classes, by softmax; of its only class by sigmoid."""
-        refuse_lora(lora_request)
-        pooled = self._pool(self._texts(prompts, pooling_params, truncate_prompt_tokens), use_tqdm, labels=True, params=pooling_params)
+        pooled = self._pool(self._texts(prompts, pooling_params, truncate_prompt_tokens), use_tqdm, labels=True, params=pooling_params, lora_request=lora_request)
         return [ClassificationRequestOutput(i, ClassificationOutput(_probabilities(data).tolist()), ids, cached) for i, data, ids, cached in pooled]
 
     def encode(
@@ -173,15 +174,14 @@ class LLM:
         *,
         use_tqdm: Progress = True,
         truncate_prompt_tokens: int | None = None,
-        lora_request: Any = None,
+        lora_request: Loras = None,
         pooling_task: str | None = None,
     ) -> list[PoolingRequestOutput[PoolingOutput]]:
         """What embed() or classify() return, as arrays. pooling_task: embed or classify; None: by the model."""
-        refuse_lora(lora_request)
         task = pooling_task or (pooling_params.task if pooling_params else None) or ("classify" if self._engine.info()["labels"] else "embed")
         if task not in ("embed", "classify"):
             raise UnsupportedError(f"pooling_task={task!r} is not supported; use embed or classify")
-        pooled = self._pool(self._texts(prompts, pooling_params, truncate_prompt_tokens), use_tqdm, labels=task == "classify", params=pooling_params)
+        pooled = self._pool(self._texts(prompts, pooling_params, truncate_prompt_tokens), use_tqdm, labels=task == "classify", params=pooling_params, lora_request=lora_request)
         return [PoolingRequestOutput(i, PoolingOutput(_probabilities(data) if task == "classify" else data), ids, cached) for i, data, ids, cached in pooled]
 
     def score(
@@ -192,11 +192,10 @@ class LLM:
         use_tqdm: Progress = True,
         pooling_params: PoolingParams | None = None,
         truncate_prompt_tokens: int | None = None,
-        lora_request: Any = None,
+        lora_request: Loras = None,
     ) -> list[ScoringRequestOutput]:
         """How well each text of data_2 fits data_1, which is one text or as many. A classifier of pairs reads both; of
         an embedding model it is the cosine."""
-        refuse_lora(lora_request)
         queries, documents = _texts_of(data_1, "data_1"), _texts_of(data_2, "data_2")
         if len(queries) not in (1, len(documents)):
             raise InvalidError(f"data_1 has {len(queries)} texts and data_2 {len(documents)}; give one text, or as many")
@@ -208,11 +207,11 @@ class LLM:
             for query, document in zip(queries * (len(documents) // len(queries)), documents, strict=True):
                 ids, second = self._engine.encode_pair(query, document, most)
                 prompts.append(EncodedPrompt(ids, second_text=second))
-            pooled = self._pool(prompts, use_tqdm, labels=True, params=pooling_params)
+            pooled = self._pool(prompts, use_tqdm, labels=True, params=pooling_params, lora_request=lora_request)
             return [ScoringRequestOutput(i, ScoringOutput(_quire.pair_score(data, info["score"])), ids, cached) for i, data, ids, cached in pooled]
         if info["labels"] or not info["pooling"]:
             raise UnsupportedError(f"{info['name']} does not score texts; load a cross-encoder, Qwen3-Reranker or an embedding model")
-        pooled = self._pool(self._texts([*queries, *documents], pooling_params, limit), use_tqdm, labels=False, params=pooling_params)
+        pooled = self._pool(self._texts([*queries, *documents], pooling_params, limit), use_tqdm, labels=False, params=pooling_params, lora_request=lora_request)
         firsts, seconds = pooled[: len(queries)] * (len(documents) // len(queries)), pooled[len(queries) :]
         results = []
         for (i, a, a_ids, a_cached), (_, b, b_ids, b_cached) in zip(firsts, seconds, strict=True):
@@ -232,19 +231,36 @@ class LLM:
             raise InvalidError(f"there are {prompts} prompts and {len(params)} sampling_params; give one for all, or as many")
         return list(params)
 
-    def _generate(self, prompts: list[EncodedPrompt], params: list[SamplingParams], use_tqdm: Progress, priority: list[int] | None) -> list[RequestOutput]:
+    def _generate(
+        self, prompts: list[EncodedPrompt], params: list[SamplingParams], use_tqdm: Progress, adapters: list[LoRARequest | None], priority: list[int] | None
+    ) -> list[RequestOutput]:
         if priority is not None and len(priority) != len(prompts):
             raise InvalidError(f"there are {len(prompts)} prompts and {len(priority)} priorities; give as many")
-        answers: dict[int, Answers] = {}
-        with _open_queue(self._engine) as queue:
-            for index, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
-                ticket, sent = submit_request(self._engine, queue, prompt, one, self._seeds, at_end=True, priority=priority[index] if priority else 0)
-                answers[ticket] = Answers(str(next(self._ids)), sent, one, self._tokenizer)
-            with _Bar(use_tqdm, len(prompts)) as bar:
-                for ticket, pieces in _collect(queue, len(answers)):
-                    answers[ticket].add(pieces)
-                    bar.advance()
-        return [one.whole() for one in answers.values()]
+        ids = [str(next(self._ids)) for _ in prompts]
+        answers: dict[int, Answers] = {}  # by prompt
+        tickets: dict[int, Answers] = {}
+
+        def submit(queue: _quire.AnswerQueue, index: int, adapter: str) -> None:
+            one = params[index]
+            ticket, sent = submit_request(
+                self._engine, queue, prompts[index], one, self._seeds, at_end=True, priority=priority[index] if priority else 0, adapter=adapter
+            )
+            tickets[ticket] = answers[index] = Answers(ids[index], sent, one, self._tokenizer, adapters[index])
+
+        self._run(adapters, submit, lambda ticket, pieces: tickets[ticket].add(pieces), use_tqdm)
+        return [answers[index].whole() for index in range(len(prompts))]
+
+    def _run(self, adapters: list[LoRARequest | None], submit: Callable[..., None], take: Callable[..., None], use_tqdm: Progress) -> None:
+        """submit(queue, index, adapter's name) for each request, take(ticket, pieces) when it has ended. Requests whose
+        adapters do not fit together run one group after the other."""
+        with _open_queue(self._engine) as queue, _Bar(use_tqdm, len(adapters)) as bar:
+            for wave in self._adapters.waves(adapters):
+                with ExitStack() as in_use:
+                    for index in wave:
+                        submit(queue, index, in_use.enter_context(self._adapters.use(adapters[index])))
+                    for ticket, pieces in _collect(queue, len(wave)):
+                        take(ticket, pieces)
+                        bar.advance()
 
     def _texts(self, prompts: Any, params: PoolingParams | None, limit: int | None) -> list[EncodedPrompt]:
         limit = _limit_of(params, limit)
@@ -252,7 +268,7 @@ class LLM:
         return [truncate(encode_prompt(self._engine, one), limit, most) for one in list_prompts(prompts)]
 
     def _pool(
-        self, prompts: list[EncodedPrompt], use_tqdm: Progress, *, labels: bool, params: PoolingParams | None
+        self, prompts: list[EncodedPrompt], use_tqdm: Progress, *, labels: bool, params: PoolingParams | None, lora_request: Loras
     ) -> list[tuple[str, "np.ndarray[Any, Any]", list[int], int]]:
         """(request id, results, prompt, cached tokens) of each prompt. labels: of a classifier."""
         info = self._engine.info()
@@ -262,18 +278,22 @@ class LLM:
             raise UnsupportedError(f"{info['name']} is a classifier and makes no embeddings; use classify() or score()")
         if params is not None and params.dimensions not in (None, info["embedding_size"]):
             raise UnsupportedError(f"dimensions={params.dimensions} is not supported; this model's vectors have {info['embedding_size']}")
-        results: dict[int, Any] = {}
         pooling = self._pooling or info["pooling"] or "mean"
-        with _open_queue(self._engine) as queue:
-            for prompt in prompts:
-                second = {} if prompt.second_text is None else {"second_text": prompt.second_text}
-                results[queue.submit(prompt.ids, {}, True, pooling=pooling, cache_salt=prompt.cache_salt, **second)] = None
-            with _Bar(use_tqdm, len(prompts)) as bar:
-                for ticket, pieces in _collect(queue, len(results)):
-                    raise_failure(pieces[0])
-                    results[ticket] = (pieces[0].take_embedding(), pieces[0].cached_tokens)
-                    bar.advance()
-        return [(str(next(self._ids)), data, prompt.ids.tolist(), cached) for (data, cached), prompt in zip(results.values(), prompts, strict=True)]
+        adapters = list_adapters(lora_request, len(prompts))
+        indices: dict[int, int] = {}  # of tickets
+        results: list[Any] = [None] * len(prompts)
+
+        def submit(queue: _quire.AnswerQueue, index: int, adapter: str) -> None:
+            one = prompts[index]
+            second = {} if one.second_text is None else {"second_text": one.second_text}
+            indices[queue.submit(one.ids, {}, True, pooling=pooling, cache_salt=one.cache_salt, adapter=adapter, **second)] = index
+
+        def take(ticket: int, pieces: list[_quire.Piece]) -> None:
+            raise_failure(pieces[0])
+            results[indices[ticket]] = (pieces[0].take_embedding(), pieces[0].cached_tokens)
+
+        self._run(adapters, submit, take, use_tqdm)
+        return [(str(next(self._ids)), data, prompt.ids.tolist(), cached) for (data, cached), prompt in zip(results, prompts, strict=True)]
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from .lora.request import LoRARequest
+
 
 @dataclass
 class Logprob:
@@ -27,7 +29,7 @@ class CompletionOutput:
     logprobs: list[dict[int, Logprob]] | None
     finish_reason: str | None = None
     stop_reason: int | str | None = None
-    lora_request: Any = None
+    lora_request: LoRARequest | None = None
 
     def finished(self) -> bool:
         return self.finish_reason is not None
@@ -54,7 +56,7 @@ class RequestOutput:
     outputs: list[CompletionOutput]
     finished: bool
     metrics: RequestMetrics | None = None
-    lora_request: Any = None
+    lora_request: LoRARequest | None = None
     encoder_prompt: str | None = None
     encoder_prompt_token_ids: list[int] | None = None
     num_cached_tokens: int | None = None
@@ -116,3 +118,9 @@ class ClassificationRequestOutput(PoolingRequestOutput[ClassificationOutput]):
 
 class ScoringRequestOutput(PoolingRequestOutput[ScoringOutput]):
     pass
+
+
+def print_embeddings(embeds: Any, prefix: str = "Embeddings") -> None:
+    """Prints the first numbers of a vector, for vLLM's examples."""
+    numbers = ", ".join(str(float(number)) for number in embeds[:4])
+    print(f"{prefix}: [{numbers}{', ...' if len(embeds) > 4 else ''}] (size={len(embeds)})")

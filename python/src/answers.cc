@@ -61,7 +61,7 @@ Pooling pooling_of(std::string_view name) {
 
 uint64_t submit(const QueueHandle& self, const TokenArray& prompt, const nb::dict& sampling, bool at_end,
                 nb::handle constraint, nb::handle pooling, size_t second_text, int priority, double timeout,
-                nb::handle cache_salt) {
+                nb::handle cache_salt, std::string adapter) {
   const auto engine = self.engine.get();
   const auto queue = self.queue.get();
   Request request{.prompt = TokenIds(prompt.data(), prompt.data() + prompt.size()),
@@ -70,7 +70,8 @@ uint64_t submit(const QueueHandle& self, const TokenArray& prompt, const nb::dic
                   .priority = priority,
                   .timeout = timeout,
                   .pooling = pooling.is_none() ? Pooling::kNone : pooling_of(to_text(pooling, "pooling")),
-                  .second_text = second_text};
+                  .second_text = second_text,
+                  .adapter = std::move(adapter)};
   std::optional<ConstraintSource> source;
   if (!constraint.is_none()) source = read_constraint(nb::cast<nb::dict>(constraint));
   const WithoutGil others_may_run(*self.activity);
@@ -124,7 +125,8 @@ void bind_answers(nb::module_& module) {
       .def(nb::init<EngineHandle&>(), nb::arg("engine"))
       .def("submit", submit, nb::arg("prompt").noconvert(), nb::arg("sampling"), nb::arg("at_end") = false,
            nb::arg("constraint") = nb::none(), nb::arg("pooling") = nb::none(), nb::arg("second_text") = SIZE_MAX,
-           nb::arg("priority") = 0, nb::arg("timeout") = 0.0, nb::arg("cache_salt") = nb::none())
+           nb::arg("priority") = 0, nb::arg("timeout") = 0.0, nb::arg("cache_salt") = nb::none(),
+           nb::arg("adapter") = "")
       .def("wait", wait, nb::arg("seconds"), "The tickets that have something to take. Other threads run meanwhile.")
       .def("take", take, nb::arg("ticket"))
       .def("cancel", [](const QueueHandle& self, uint64_t ticket) { self.queue.get()->cancel(Ticket{ticket}); })

@@ -148,6 +148,18 @@ void bind_engine(nb::module_& module) {
       .def("info", [](const EngineHandle& self) { return info_of(self.engine.get()->info()); })
       .def("stats", [](const EngineHandle& self) { return stats_of(self.engine.get()->stats()); })
       .def(
+          "add_adapter",
+          [](const EngineHandle& self, std::string name, std::string path) {
+            const auto engine = self.engine.get();
+            const WithoutGil others_may_run(*self.activity);
+            engine->add_adapter({.name = std::move(name), .path = std::move(path)});
+          },
+          nb::arg("name"), nb::arg("path"))
+      .def(
+          "remove_adapter",
+          [](const EngineHandle& self, const std::string& name) { self.engine.get()->remove_adapter(name); },
+          nb::arg("name"))
+      .def(
           "encode",
           [](const EngineHandle& self, nb::handle text, bool add_special) {
             const auto engine = self.engine.get();

@@ -22,7 +22,8 @@ struct EngineOption {
   OptionMember member;
 };
 
-// All members but the enumerations, which read_choice() takes, and on_load.
+// All members but the enumerations, which read_choice() takes, adapters, which the package loads later, and
+// on_load.
 constexpr EngineOption kEngineOptions[] = {
     {"model", &EngineOptions::model},
     {"kernels", &EngineOptions::kernels},
@@ -54,6 +55,9 @@ constexpr EngineOption kEngineOptions[] = {
     {"host_cache_bytes", &EngineOptions::host_cache_bytes},
     {"cache_dir", &EngineOptions::cache_dir},
     {"cache_bytes", &EngineOptions::cache_bytes},
+    {"adapter_bytes", &EngineOptions::adapter_bytes},
+    {"max_adapters", &EngineOptions::max_adapters},
+    {"max_adapter_rank", &EngineOptions::max_adapter_rank},
     {"executor_process", &EngineOptions::executor_process},
     {"record", &EngineOptions::record},
     {"trace_out", &EngineOptions::trace_out},

@@ -149,10 +149,6 @@ def test_arguments_of_methods(tiny):
     ):
         with pytest.raises((TypeError, AttributeError)):
             call()
-    lora = quire.LoRARequest("a", 1, "/path")
-    for method, argument in ((tiny.generate, "x"), (tiny.embed, "x"), (tiny.chat, [{"role": "user", "content": "x"}])):
-        with pytest.raises(quire.UnsupportedError, match="LoRA"):
-            method(argument, lora_request=lora)
     with pytest.raises(quire.UnsupportedError, match="beam search"):
         tiny.beam_search("x", quire.BeamSearchParams(2, 3))
     with pytest.raises(quire.InvalidError, match="priorities"):
@@ -177,7 +173,6 @@ def test_arguments_of_methods(tiny):
         ({"dtype": "float16"}, NotImplementedError, "float16"),
         ({"quantization": "awq"}, NotImplementedError, "awq"),
         ({"tensor_parallel_size": 2}, NotImplementedError, "tensor_parallel_size=2"),
-        ({"enable_lora": True}, NotImplementedError, "LoRA"),
         ({"device": "cuda"}, NotImplementedError, "CPU"),
         ({"gpu_memory_utilization": 0}, ValueError, "gpu_memory_utilization"),
         ({"gpu_memory_utilization": math.nan}, ValueError, "gpu_memory_utilization"),

@@ -265,6 +265,7 @@ void EngineLoop::take(EngineStep& step, StepResults& results) {
   advance_states();
   take_features(step);
   watch_.add_parts(plan_.chunks, step.sampling);
+  step.samples.clear();  // they keep requests, which keep their adapters
   roster_.remove_ended();
   ended(StepPhase::kDeliver);
 }

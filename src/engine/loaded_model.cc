@@ -43,9 +43,11 @@ void check_options(const EngineOptions& o) {
   if (!o.record.empty() && (o.host_cache_bytes > 0 || !o.cache_dir.empty()))
     throw unsupported(
         "--record cannot be combined with --host-cache-size or --cache-dir, whose pages a replay does not have");
-  if (!o.record.empty() && (!o.adapters.empty() || o.adapter_bytes > 0))
-    throw unsupported("--record cannot be combined with --lora or --lora-memory, because a replay has no adapters");
+  if (!o.record.empty() && (!o.adapters.empty() || loads_adapters(o)))
+    throw unsupported(
+        "--record cannot be combined with --lora, --lora-memory or --max-loras, because a replay has no adapters");
   check_range("--max-lora-rank", o.max_adapter_rank, 1, kMaxAdapterRank);
+  check_range("--max-loras", o.max_adapters, 0, kMaxAdapters);
 }
 
 // A shared runtime has its threads and kernels already. Throws Error.

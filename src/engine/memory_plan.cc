@@ -168,6 +168,8 @@ EngineOptions options_for(EngineOptions o, const ModelConfig& config) {
   return o;
 }
 
+bool loads_adapters(const EngineOptions& options) { return options.adapter_bytes > 0 || options.max_adapters > 0; }
+
 MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, const Machine& machine, int max_logits) {
   const ModelConfig& config = facts.config;
   const EngineOptions o = options_for(options, config);
@@ -186,7 +188,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   if (facts.drafters.named.model && facts.drafters.layers) further.push_back(&*facts.drafters.layers);
   plan.layout = cache_layout(config, kv_type, further);
   plan.limits = step_limits(facts.drafters, config, o, max_logits);
-  plan.limits.max_rank = std::max(facts.adapters.rank, o.adapter_bytes > 0 ? o.max_adapter_rank : 0);
+  plan.limits.max_rank = std::max(facts.adapters.rank, loads_adapters(o) ? o.max_adapter_rank : 0);
 
   plan.weights = facts.weights.bytes;
   plan.activations =
@@ -197,6 +199,8 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.requests = std::max(kRequestMemory, o.reserved_bytes) + (o.trace_out.empty() ? 0 : EngineTrace::kMemoryBytes);
   plan.unplanned = facts.unplanned;
   plan.adapters = facts.adapters.bytes + o.adapter_bytes;
+  if (o.max_adapters > 0)
+    plan.adapters += static_cast<size_t>(o.max_adapters) * largest_adapter_bytes(config, o.max_adapter_rank);
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);
   const size_t cache_memory = plan_experts(facts, o, machine, plan);
@@ -223,7 +227,7 @@ std::vector<MemoryRow> MemoryPlan::rows() const {
                                cache.bytes / std::max<size_t>(1, longest), cache.max_model_len)});
   }
   all.push_back({"activations", activations, "including logits and sampling"});
-  if (adapters > 0) all.push_back({"adapters", adapters, "LoRA (--lora, --lora-memory)"});
+  if (adapters > 0) all.push_back({"adapters", adapters, "LoRA (--lora, --lora-memory, --max-loras)"});
   if (drafters > 0) all.push_back({"drafters", drafters, "weights, activations, texts"});
   if (own_memory) return all;
   if (page_store > 0) all.push_back({"page store", page_store, "pages evicted from the KV cache"});

@@ -92,6 +92,9 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, const Machine& machine,
                        int max_logits = 0);
 
+// Whether there is memory for adapters that are loaded later.
+bool loads_adapters(const EngineOptions& options);
+
 // What the options come to for this model: a bidirectional one computes prompts whole, and has no prefix cache.
 EngineOptions options_for(EngineOptions options, const ModelConfig& config);
 

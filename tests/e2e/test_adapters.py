@@ -73,6 +73,25 @@ def test_clients_load_and_unload_adapters():
     assert server.stop()[0] == 0
 
 
+def test_places_are_counted():
+    llama, dora = alone("llama")[1], alone("llama_dora")[1]
+    server = Server("--max-loras", "1", "--max-lora-rank", "4", model=LLAMA, name="base")
+
+    def load(name, path):
+        return post(server, "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(path)})
+
+    assert load("one", ADAPTERS / "llama")[0] == 200 and complete(server, "one") == llama
+    status, answer = load("two", ADAPTERS / "llama_dora")
+    assert status == 503 and "--max-loras" in answer["error"]["message"]
+    assert post(server, "/v1/unload_lora_adapter", {"lora_name": "one"})[0] == 200
+    assert load("two", ADAPTERS / "llama_dora")[0] == 200 and complete(server, "two") == dora
+    assert server.stop()[0] == 0
+    server = Server("--max-loras", "1", "--max-lora-rank", "3", model=LLAMA, name="base")
+    status, answer = load("one", ADAPTERS / "llama")
+    assert status == 400 and "--max-lora-rank" in answer["error"]["message"]
+    assert server.stop()[0] == 0
+
+
 def test_adapters_belong_to_a_model_of_several(tmp_path):
     base, llama = alone("llama")
     preset = tmp_path / "models.ini"
@@ -104,7 +123,7 @@ def test_run_answers_with_its_adapter():
     assert wrong.returncode == 1 and "convert_lora_to_gguf.py" in wrong.stderr
 
 
-@pytest.mark.parametrize("flags", [("--lora", "a=x", "--lora", "a=y"), ("--max-lora-rank", "0"), ("--lora-memory", "much")])
+@pytest.mark.parametrize("flags", [("--lora", "a=x", "--lora", "a=y"), ("--max-lora-rank", "0"), ("--max-loras", "-1"), ("--lora-memory", "much")])
 def test_wrong_flags_are_refused(flags):
     skip_without_binary()
     refused = quire("serve", "-m", LLAMA, *flags)

@@ -311,6 +311,11 @@ void add_adapter_options(CLI::App& app, EngineOptions& o) {
            "serve: memory for adapters that clients load with /v1/load_lora_adapter, from any path that the server can "
            "read; 0: they cannot")
       ->group(kAdapterGroup);
+  app.add_option("--max-loras", o.max_adapters,
+                 "serve: the same in numbers: memory for so many adapters of --max-lora-rank")
+      ->check(between(0, kMaxAdapters))
+      ->group(kAdapterGroup)
+      ->capture_default_str();
   app.add_option("--max-lora-rank", o.max_adapter_rank, "largest rank of those adapters")
       ->check(between(1, kMaxAdapterRank))
       ->group(kAdapterGroup)

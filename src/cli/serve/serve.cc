@@ -117,7 +117,7 @@ void serve(ServeFlags flags) {
                                "--models-preset");
   if (!options.model_names.empty()) orders.front().names = options.model_names;
   if (single) options.model_names = orders.front().names;
-  options.loads_adapters = std::ranges::any_of(orders, [](const ModelOrder& o) { return o.engine.adapter_bytes > 0; });
+  options.loads_adapters = std::ranges::any_of(orders, [](const ModelOrder& o) { return loads_adapters(o.engine); });
   options.version = QUIRE_VERSION;
   options.request_timeout = milliseconds(flags.timeout);
   options.grace = milliseconds(flags.grace);

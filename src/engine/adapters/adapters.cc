@@ -35,12 +35,12 @@ void Adapters::check(std::string_view name, const AdapterFacts& facts) const {
   if (std::ranges::any_of(named_, [&](const AdapterLease& a) { return a->name == name; }))
     throw invalid("there is an adapter {} already; remove it first, or choose another name", quote(name));
   if (facts.rank > max_rank_)
-    throw no_resource("the adapter {} has rank {}, but there is only room for rank {} (--max-lora-rank)", quote(name),
-                      facts.rank, max_rank_);
+    throw invalid("the adapter {} has rank {}, but there is only room for rank {} (--max-lora-rank)", quote(name),
+                  facts.rank, max_rank_);
   if (const size_t used = bytes_in_use(); used + facts.bytes > most_bytes_)
-    throw no_resource("the adapter {} needs {} KiB of memory, but only {} KiB of {} are free (--lora-memory)",
-                      quote(name), kib(facts.bytes), (most_bytes_ - std::min(used, most_bytes_)) / 1024,
-                      most_bytes_ / 1024);
+    throw no_resource(
+        "the adapter {} needs {} KiB of memory, but only {} KiB of {} are free (--lora-memory, --max-loras)",
+        quote(name), kib(facts.bytes), (most_bytes_ - std::min(used, most_bytes_)) / 1024, most_bytes_ / 1024);
 }
 
 AdapterLease Adapters::add(LoadedAdapter adapter) {

@@ -67,7 +67,8 @@ std::vector<std::string> Service::adapters() const {
 
 void Service::require_loading() const {
   if (options_.loads_adapters) return;
-  throw bad_request({}, "this server loads no adapters for its clients; start it with --lora-memory to allow it");
+  throw bad_request(
+      {}, "this server loads no adapters for its clients; start it with --lora-memory or --max-loras to allow it");
 }
 
 void Service::add_adapter(const AdapterOption& adapter) {

@@ -37,7 +37,7 @@ Reply list_adapters(const Models& models, const GetRequest&) {
 const ApiDefinition& load_adapter_api() {
   static const ApiDefinition api{
       .path = "/v1/load_lora_adapter",
-      .summary = "Load a LoRA adapter of a model: vLLM's API. Needs --lora-memory.",
+      .summary = "Load a LoRA adapter of a model: vLLM's API. Needs --lora-memory or --max-loras.",
       .fields = {kModelField,
                  kAdapterName,
                  {"lora_path", read_adapter_path, schemas::kText,
@@ -53,7 +53,8 @@ const ApiDefinition& load_adapter_api() {
 const ApiDefinition& unload_adapter_api() {
   static const ApiDefinition api{
       .path = "/v1/unload_lora_adapter",
-      .summary = "Unload a LoRA adapter once its running answers have ended: vLLM's API. Needs --lora-memory.",
+      .summary =
+          "Unload a LoRA adapter once its running answers have ended: vLLM's API. Needs --lora-memory or --max-loras.",
       .fields = {kModelField, kAdapterName},
       .required = {"lora_name"},
       .reply = unload_adapter,

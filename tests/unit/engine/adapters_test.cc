@@ -192,7 +192,7 @@ TEST(Adapters, KeepToTheirMemory) {
   const TestAdapters adapters;
   if (!in_another_process()) {
     Engine none(llama_options({adapters.options[0]}));
-    expect_error([&] { none.add_adapter(adapters.options[1]); }, "(--lora-memory)");
+    expect_error([&] { none.add_adapter(adapters.options[1]); }, "(--lora-memory, --max-loras)");
     EngineOptions o = llama_options({});
     o.adapter_bytes = size_t{1} << 20;
     o.max_adapter_rank = 2;
@@ -203,6 +203,49 @@ TEST(Adapters, KeepToTheirMemory) {
   o.record = "/tmp/never-written";
   expect_error([&] { Engine engine(o); }, "--record cannot be combined with --lora");
   expect_error([&] { Engine engine(llama_options({adapters.options[0], adapters.options[0]})); }, "already");
+}
+
+// A place is free for the next adapter as soon as the last answer of the one before has ended, also if no step follows.
+TEST(Adapters, HaveAsManyPlacesAsAskedFor) {
+  if (in_another_process()) GTEST_SKIP() << "adapters are loaded at the start only";
+  const TestAdapters adapters;
+  EngineOptions o = llama_options({});
+  o.max_adapters = 1;
+  o.max_adapter_rank = 4;
+  Engine engine(o);
+  const Request r = adapted(random_tokens(3, 30), "some"), other = adapted(random_tokens(3, 30), "other");
+  const std::vector<Answer> alone = answers_alone({r, other}, adapters.options);
+  for (int round = 0; round < 3; ++round) {
+    engine.add_adapter(adapters.options[1]);
+    expect_error([&] { engine.add_adapter(adapters.options[2]); }, "KiB of memory, but only");
+    expect_same(alone[0], answer(engine, r));
+    engine.remove_adapter("some");
+    engine.add_adapter(adapters.options[2]);
+    expect_same(alone[1], answer(engine, other));
+    engine.remove_adapter("other");
+  }
+  o.max_adapter_rank = 3;
+  Engine low(o);
+  expect_error([&] { low.add_adapter(adapters.options[1]); }, "has rank 4, but there is only room for rank 3");
+}
+
+TEST(Adapters, WithMagnitudesAnswerTheSameAloneAndTogether) {
+  EditedAdapter decomposed("llama_dora"), plain("llama");
+  plain.draw(1);
+  const std::vector<AdapterOption> options = {{"dora", decomposed.write()}, {"plain", plain.write()}};
+  std::vector<Request> requests;
+  for (int i = 0; i < 9; ++i) {
+    const char* const names[] = {"dora", "plain", ""};
+    requests.push_back(adapted(random_tokens(static_cast<unsigned>(i), 3 + 7 * i), names[i % 3]));
+  }
+  const std::vector<Answer> alone = answers_alone(requests, options);
+  for (const char* kernels : {"auto", "reference"}) {
+    EngineOptions o = llama_options(options);
+    o.kernels = kernels;
+    Engine engine(o);
+    const auto together = answers_together(engine, requests);
+    for (size_t i = 0; i < requests.size(); ++i) expect_same(alone[i], together[i][0], kernels);
+  }
 }
 
 TEST(Adapters, WithDamagedNumbersAreRefused) {

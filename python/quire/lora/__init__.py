@@ -1,0 +1,1 @@
+"""LoRA adapters: vLLM's vllm.lora."""
