@@ -31,6 +31,24 @@ def test_each_combination_is_measured_and_compared_with_its_limit(model):
     assert decode[20, 3] - decode[0, 3] == pytest.approx(3 * token)
 
 
+def test_tests_with_adapters_are_compared_with_those_without(model):
+    flags = ("bench", "-m", model, "-p", "16", "-n", "4", "-b", "1,3", "-r", "2", "--adapters", "2", "--adapter-rank", "8")
+    report = quire_json(*flags)
+    tests = [(r["test"], r["batch"], r["adapters"]) for r in report["results"]]
+    assert tests == [(*test, adapters) for test in (("prefill", 1), ("decode", 1), ("decode", 3)) for adapters in (0, 2)]
+    for without, with_adapters in zip(report["results"][::2], report["results"][1::2]):
+        ratios = sorted(b / a for a, b in zip(without["samples"], with_adapters["samples"]))
+        assert with_adapters["of_rate_without"] == pytest.approx(sum(ratios) / 2) and "of_rate_without" not in without
+    read = {(r["batch"], r["adapters"]): r["bytes_read"] for r in report["results"] if r["test"] == "decode"}
+    one = read[1, 2] - read[1, 0]  # bytes of an adapter
+    assert one > 0 and read[3, 2] - read[3, 0] == pytest.approx(2 * one)
+    text = quire(*flags).stdout
+    assert re.search(r"\+ 2 adapters .*\nprefill 16 .*\ndecode 4 +1 .*\ndecode 4 +3 +0 +\d\.\d{3} .* %\n", text), text
+    assert all(len(line) <= 80 for line in text.splitlines() if str(model) not in line and not line.startswith("limit:")), text
+    assert quire("bench", "-m", model, "--adapters", "-1").returncode == 2
+    assert quire("bench", "-m", model, "--adapters", "1", "--adapter-rank", "0").returncode == 2
+
+
 def test_a_profile_adds_up_to_its_step(model):
     report = quire_json("bench", "-m", model, "-p", "32", "-n", "8", "-r", "1", "--profile")
     for profile in report["profiles"]:

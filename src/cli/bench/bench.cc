@@ -9,6 +9,7 @@
 #include "cli/bench/report.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"
+#include "model/adapter/random_adapter.h"
 
 namespace quire {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 struct BenchOptions {
   EngineOptions engine;
   std::vector<int> prompts = {512}, generate = {128}, depths = {0}, batches = {1};
-  int repetitions = 5;
+  int repetitions = 5, adapters = 0, adapter_rank = 16;
   bool profile = false, quality = false, json = false;
   std::string text;
   int quality_tokens = 1024;
@@ -24,17 +25,35 @@ struct BenchOptions {
 
 std::vector<BenchTest> tests_of(const BenchOptions& o) {
   std::vector<BenchTest> tests;
+  const auto add = [&](const BenchTest& test) {
+    tests.push_back(test);
+    if (o.adapters == 0) return;
+    tests.push_back(test);
+    tests.back().adapters = o.adapters;
+  };
   for (const int depth : o.depths) {
     for (const int tokens : o.prompts) {
-      if (tokens > 0) tests.push_back({BenchTest::Kind::kPrefill, tokens, depth, 1});
+      if (tokens > 0) add({BenchTest::Kind::kPrefill, tokens, depth, 1});
     }
     for (const int tokens : o.generate) {
       for (const int batch : o.batches) {
-        if (tokens > 0) tests.push_back({BenchTest::Kind::kDecode, tokens, depth, batch});
+        if (tokens > 0) add({BenchTest::Kind::kDecode, tokens, depth, batch});
       }
     }
   }
   return tests;
+}
+
+// They must outlive the decoder's last step.
+std::vector<Adapter> random_adapters(LoadedModel& model, const BenchOptions& o) {
+  std::vector<Adapter> adapters;
+  for (int i = 0; i < o.adapters; ++i)
+    adapters.push_back(random_adapter(model.target.config, model.target.weights, o.adapter_rank,
+                                      static_cast<uint64_t>(i), model.runtime.backend(), model.runtime.team));
+  if (!adapters.empty() && adapters[0].changes.empty())
+    throw unsupported("{} has no linears that adapters can change", model.info.name);
+  for (int i = 0; i < o.adapters; ++i) model.local->decoder().set_adapter(i, adapters[static_cast<size_t>(i)]);
+  return adapters;
 }
 
 void measure_speed(const BenchOptions& o, std::vector<BenchTest> tests, Progress& progress, BenchReport& report) {
@@ -44,13 +63,18 @@ void measure_speed(const BenchOptions& o, std::vector<BenchTest> tests, Progress
   if (engine.max_model_len == 0) {
     for (const BenchTest& test : tests) engine.max_model_len = std::max(engine.max_model_len, test.depth + test.tokens);
   }
+  if (o.adapters > 0) {
+    engine.max_adapters = o.adapters;
+    engine.max_adapter_rank = o.adapter_rank;
+  }
   progress.stage("loading " + engine.model);
   LoadedModel model(engine);
   if (!model.info.generates) {
     std::erase_if(tests, [](const BenchTest& test) { return test.kind == BenchTest::Kind::kDecode; });
     if (tests.empty()) throw invalid("{} does not generate text; measure prompts (-p)", engine.model);
   }
-  ModelBench bench(model, tests, progress);
+  const std::vector<Adapter> adapters = random_adapters(model, o);
+  ModelBench bench(model, tests, progress, adapters);
   report.model = model.info;
   report.results = bench.run(o.repetitions);
   if (!o.profile) return;
@@ -91,6 +115,14 @@ void add_bench_command(CLI::App& app) {
   list("-b,--batch", o->batches, "numbers of sequences that decode together", 1);
   command->add_option("-r,--repetitions", o->repetitions, "samples per test; tests take turns, the median counts")
       ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command
+      ->add_option("--adapters", o->adapters,
+                   "measure each test also with so many random LoRA adapters, one a sequence in turn; 0: without")
+      ->check(CLI::Range(0, kMaxAdapters))
+      ->capture_default_str();
+  command->add_option("--adapter-rank", o->adapter_rank, "their rank; they change all linears that adapters can change")
+      ->check(CLI::Range(1, kMaxAdapterRank))
       ->capture_default_str();
   command->add_flag("--json", o->json, "print the results as a JSON object");
   constexpr const char* kMoreGroup = "Profile and quality";

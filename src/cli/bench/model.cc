@@ -19,6 +19,13 @@ StepLoad load_of(const Batch& batch) {
 
 constexpr int kWarmTokens = 128;  // computed before the first sample of a test
 
+// Adapters have float32 products.
+std::vector<Activations> units_with(const ModelWork& work, bool adapters) {
+  std::vector<Activations> units = units_of(work);
+  if (adapters && std::ranges::find(units, Activations::kF32) == units.end()) units.push_back(Activations::kF32);
+  return units;
+}
+
 }  // namespace
 
 double BenchProfile::rest() const {
@@ -37,14 +44,23 @@ double BenchProfile::fixed_step_seconds(double empty_loop) const {
   return fixed / steps;
 }
 
-ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress)
+ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress,
+                       std::span<const Adapter> adapters)
     : model_(model),
       compute_(model.runtime.cpu.compute(model.plan.activation_type)),
       tests_(std::move(tests)),
       work_(model_work(model.target.config, model.target.weights, compute_.activations, model.cache.layout.type())),
-      machine_(compute_, units_of(work_)),
+      machine_(compute_, units_with(work_, !adapters.empty())),
       scratch_(static_cast<size_t>(model.runtime.team.size())),
       progress_(progress) {
+  if (!adapters.empty()) {
+    adapter_work_.bytes = static_cast<double>(adapters[0].memory.size());
+    for (const auto& [linear, change] : adapters[0].changes) {
+      for (const Linear* w : {&change.down, &change.up})
+        adapter_work_.multiply_adds[static_cast<size_t>(Activations::kF32)] +=
+            static_cast<double>(w->weight.rows) * w->weight.cols;
+    }
+  }
   reserve();
   progress_.stage("filling the KV cache");
   for (const BenchTest& test : tests_) {
@@ -84,7 +100,7 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
       double least = 0, bytes = 0;
       int steps = 0;
       for_steps(test, test.tokens, [&](const Batch& batch) {
-        const Work work = total_work(step_work(work_, load_of(batch)));
+        const Work work = work_of(batch);
         least += least_seconds(work, rates);
         bytes += work.bytes;
         ++steps;
@@ -138,6 +154,20 @@ void ModelBench::profile_step(const Batch& batch, BenchProfile& profile) {
   ++profile.steps;
   const auto work = step_work(work_, load_of(batch));
   for (size_t i = 0; i < kStepOps; ++i) profile.work[i] += work[i];
+}
+
+Work ModelBench::work_of(const Batch& batch) const {
+  Work work = total_work(step_work(work_, load_of(batch)));
+  std::vector<int> read;
+  for (const Span& span : batch.spans) {
+    if (span.adapter < 0) continue;
+    Work of_span = adapter_work_;
+    for (double& count : of_span.multiply_adds) count *= span.rows;
+    if (std::ranges::find(read, span.adapter) != read.end()) of_span.bytes = 0;
+    read.push_back(span.adapter);
+    work += of_span;
+  }
+  return work;
 }
 
 double ModelBench::empty_loop_seconds() {
@@ -198,39 +228,40 @@ void ModelBench::run_test(const BenchTest& test, int tokens) {
 template <class Step>
 void ModelBench::for_steps(const BenchTest& test, int tokens, const Step& step) {
   if (test.kind == BenchTest::Kind::kDecode) {
-    for (int i = 0; i < tokens; ++i) step(next_tokens(test.batch, test.depth + i));
+    for (int i = 0; i < tokens; ++i) step(next_tokens(test.batch, test.depth + i, test.adapters));
     return;
   }
   const int most = model_.plan.limits.max_rows;
   for (int at = 0; at < tokens; at += most) {
     const int count = std::min(most, tokens - at);
-    const Batch batch = chunk(0, test.depth + at, count);
+    const Batch batch = chunk(0, test.depth + at, count, test.adapters);
     rows_.back().wants_logits = model_.target.config.has_logits && at + count == tokens;
     step(batch);
   }
 }
 
 // A sequence's state follows its steps, even where a test goes back to earlier positions: only the time counts.
-Span ModelBench::span(int sequence, int row, int rows, int position) const {
+Span ModelBench::span(int sequence, int row, int rows, int position, int adapters) const {
   return {.row = row,
           .rows = rows,
           .position = position,
           .tables = tables_[static_cast<size_t>(sequence)],
-          .state = model_.cache.states > 0 ? sequence : -1};
+          .state = model_.cache.states > 0 ? sequence : -1,
+          .adapter = adapters > 0 ? sequence % adapters : -1};
 }
 
-Batch ModelBench::chunk(int sequence, int from, int count) {
+Batch ModelBench::chunk(int sequence, int from, int count, int adapters) {
   rows_.clear();
   for (int i = 0; i < count; ++i) rows_.push_back({token(sequence, from + i), from + i, false});
-  spans_.assign(1, span(sequence, 0, count, from));
+  spans_.assign(1, span(sequence, 0, count, from, adapters));
   return {rows_, spans_};
 }
 
-Batch ModelBench::next_tokens(int sequences, int position) {
+Batch ModelBench::next_tokens(int sequences, int position, int adapters) {
   rows_.clear();
   spans_.clear();
   for (int s = 0; s < sequences; ++s) {
-    spans_.push_back(span(s, s, 1, position));
+    spans_.push_back(span(s, s, 1, position, adapters));
     rows_.push_back({token(s, position), position, true});
   }
   return {rows_, spans_};

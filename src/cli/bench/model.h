@@ -1,11 +1,13 @@
 // Times and profiles prefill and decode of a loaded model against the machine's limits.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "cli/bench/limits.h"
 #include "cli/terminal/progress.h"
 #include "engine/loaded_model.h"
+#include "model/adapter/adapter.h"
 #include "ops/experts.h"
 #include "sampling/sampler.h"
 
@@ -14,9 +16,10 @@ namespace quire {
 struct BenchTest {
   enum class Kind : uint8_t { kPrefill, kDecode };
   Kind kind;
-  int tokens;  // per sequence
-  int depth;   // tokens already in its cache
-  int batch;   // sequences; 1 for a prefill
+  int tokens;        // per sequence
+  int depth;         // tokens already in its cache
+  int batch;         // sequences; 1 for a prefill
+  int adapters = 0;  // sequence i has the adapter i % adapters; 0: none
 };
 
 struct BenchResult {
@@ -51,7 +54,9 @@ struct BenchProfile {
 class ModelBench {
  public:
   // Fills the cache to the depth that the tests need. Throws Error if it is too small. The model must outlive it.
-  ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress);
+  // adapters: of the tests, all of one size; the decoder knows them by their indices.
+  ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress,
+             std::span<const Adapter> adapters = {});
 
   // Takes turns over all tests, `repetitions` times, so that changes of the machine's speed affect all of them.
   std::vector<BenchResult> run(int repetitions);
@@ -68,9 +73,10 @@ class ModelBench {
   void run_test(const BenchTest& test, int tokens);
   template <class Step>
   void for_steps(const BenchTest& test, int tokens, const Step& step);
-  Span span(int sequence, int row, int rows, int position) const;
-  Batch chunk(int sequence, int from, int count);
-  Batch next_tokens(int sequences, int position);
+  Span span(int sequence, int row, int rows, int position, int adapters) const;
+  Batch chunk(int sequence, int from, int count, int adapters = 0);
+  Batch next_tokens(int sequences, int position, int adapters);
+  Work work_of(const Batch& batch) const;
   TokenId token(int sequence, int position) const;
   void profile_step(const Batch& batch, BenchProfile& profile);
   MachineRates measure_machine();
@@ -80,6 +86,7 @@ class ModelBench {
   Compute compute_;
   std::vector<BenchTest> tests_;
   ModelWork work_;
+  Work adapter_work_;  // of one adapter and one row
   MachineProbe machine_;
   std::vector<std::vector<std::vector<int32_t>>> tables_;  // each sequence's page tables, by group of the cache layout
   std::vector<int> filled_;                                // cached tokens of each sequence

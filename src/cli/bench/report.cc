@@ -81,6 +81,29 @@ void print_expert_reads(const BenchReport& report) {
   std::printf("%s", table.text().c_str());
 }
 
+// The rate with adapters divided by that of the sample before it without.
+Samples adapter_ratios(const BenchResult& with, const BenchResult& without) {
+  Samples ratios;
+  for (size_t i = 0; i < with.rates.values.size(); ++i) ratios.add(with.rates.values[i] / without.rates.values[i]);
+  return ratios;
+}
+
+void print_adapters(const BenchReport& report) {
+  const int adapters = report.results.back().test.adapters;
+  if (adapters == 0) return;
+  TextTable table(
+      {fmt::format("+ {} adapters", adapters), "batch", "depth", "of the rate", "min", "max", "of the time"}, 1);
+  for (size_t i = 1; i < report.results.size(); i += 2) {
+    const BenchTest& test = report.results[i].test;
+    const Samples ratios = adapter_ratios(report.results[i], report.results[i - 1]);
+    table.add({fmt::format("{} {}", kind_name(test.kind), test.tokens), fmt::format("{}", test.batch),
+               fmt::format("{}", test.depth), fmt::format("{:.3f}", ratios.median()),
+               fmt::format("{:.3f}", ratios.low()), fmt::format("{:.3f}", ratios.high()),
+               fmt::format("{:.1f} %", 100 * (1 - ratios.median()))});
+  }
+  std::printf("\n%s", table.text().c_str());
+}
+
 void print_results(const BenchReport& report) {
   const ModelInfo& info = *report.model;
   std::printf("%s: %s, %.1f M parameters, %.1f MiB\n%s\n%s kernels, %s activations, %s KV cache, %d threads\n\n",
@@ -90,19 +113,23 @@ void print_results(const BenchReport& report) {
   TextTable table({"test", "batch", "depth", "tok/s", "min", "max", "limit", "of limit", "MB read"}, 1);
   std::vector<MachineRates> machine;
   for (const BenchResult& r : report.results) {
-    table.add({fmt::format("{} {}", kind_name(r.test.kind), r.test.tokens), fmt::format("{}", r.test.batch),
-               fmt::format("{}", r.test.depth), tokens_per_second(r.rates.median()), tokens_per_second(r.rates.low()),
-               tokens_per_second(r.rates.high()), tokens_per_second(r.limits.median()),
-               fmt::format("{:.0f} %", 100 * r.of_limit.median()), fmt::format("{:.1f}", r.bytes / 1e6)});
+    table.add({fmt::format("{} {}{}", kind_name(r.test.kind), r.test.tokens, r.test.adapters > 0 ? " +" : ""),
+               fmt::format("{}", r.test.batch), fmt::format("{}", r.test.depth), tokens_per_second(r.rates.median()),
+               tokens_per_second(r.rates.low()), tokens_per_second(r.rates.high()),
+               tokens_per_second(r.limits.median()), fmt::format("{:.0f} %", 100 * r.of_limit.median()),
+               fmt::format("{:.1f}", r.bytes / 1e6)});
     machine.push_back(r.machine);
   }
   std::printf("%s\nlimit: %s\n", table.text().c_str(), describe(median_of(machine)).c_str());
   if (info.expert_slots > 0) print_expert_reads(report);
+  print_adapters(report);
 }
 
 void print_profile(const BenchProfile& p, double empty_loop) {
-  std::printf("\n%s %d, batch %d, depth %d: %.3f ms per step\nlimit: %s\n\n", kind_name(p.test.kind).data(),
-              p.test.tokens, p.test.batch, p.test.depth, 1e3 * p.seconds / p.steps, describe(p.machine).c_str());
+  const std::string adapters = p.test.adapters > 0 ? fmt::format(", {} adapters", p.test.adapters) : "";
+  std::printf("\n%s %d, batch %d, depth %d%s: %.3f ms per step\nlimit: %s\n\n", kind_name(p.test.kind).data(),
+              p.test.tokens, p.test.batch, p.test.depth, adapters.c_str(), 1e3 * p.seconds / p.steps,
+              describe(p.machine).c_str());
   TextTable table({"operation", "ms", "share", "calls", "GMAC/s", "GB/s", "of limit"}, 1);
   for (const Line& line : lines_of(p)) {
     const bool limited = line.of_limit > 0;
@@ -145,6 +172,7 @@ Json to_json(const BenchResult& r) {
           {"tokens", r.test.tokens},
           {"depth", r.test.depth},
           {"batch", r.test.batch},
+          {"adapters", r.test.adapters},
           {"tokens_per_second", r.rates.median()},
           {"min", r.rates.low()},
           {"max", r.rates.high()},
@@ -170,6 +198,7 @@ Json profile_json(const BenchProfile& p, double empty_loop) {
               {"tokens", p.test.tokens},
               {"depth", p.test.depth},
               {"batch", p.test.batch},
+              {"adapters", p.test.adapters},
               {"steps", p.steps},
               {"step_seconds", p.seconds / p.steps},
               {"operations", operations},
@@ -236,6 +265,7 @@ Json to_json(const BenchReport& report) {
     for (const BenchResult& r : report.results) {
       out["results"].push_back(to_json(r));
       if (report.model->expert_slots > 0) out["results"].back()["experts"] = experts_json(r);
+      if (r.test.adapters > 0) out["results"].back()["of_rate_without"] = adapter_ratios(r, (&r)[-1]).median();
     }
   }
   for (const BenchProfile& p : report.profiles) out["profiles"].push_back(profile_json(p, report.empty_loop));
