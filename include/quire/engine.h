@@ -81,6 +81,12 @@ struct AdapterOption {
   std::string name, path;
 };
 
+// A control vector of a model: a GGUF file of llama.cpp (docs/adapters.md).
+struct ControlVectorOption {
+  std::string path;
+  double scale = 1;
+};
+
 struct AdapterInfo {
   std::string name, path;
   int rank = 0;
@@ -133,6 +139,8 @@ struct EngineOptions {
   size_t adapter_bytes = 0;                  // memory for adapters that are loaded later: Engine::add_adapter()
   int max_adapters = 0;       // and memory for so many that change all they can, with max_adapter_rank, in float32
   int max_adapter_rank = 64;  // of those that are loaded later
+  std::vector<ControlVectorOption> control_vectors = {};  // their sum changes all answers
+  int control_first_layer = 1, control_last_layer = 0;  // which layers they change, counted from 0; last 0: to the end
 
   bool executor_process = false;  // compute in a child process; the answers are the same
   std::string record = {};        // a file that gets every step, for `quire replay`; empty: none

@@ -22,7 +22,7 @@ struct EngineOption {
   OptionMember member;
 };
 
-// All members but the enumerations, which read_choice() takes, adapters, which the package loads later, and
+// All members but the enumerations, which read_choice() takes, control_vectors, adapters, which the package loads later, and
 // on_load.
 constexpr EngineOption kEngineOptions[] = {
     {"model", &EngineOptions::model},
@@ -58,6 +58,8 @@ constexpr EngineOption kEngineOptions[] = {
     {"adapter_bytes", &EngineOptions::adapter_bytes},
     {"max_adapters", &EngineOptions::max_adapters},
     {"max_adapter_rank", &EngineOptions::max_adapter_rank},
+    {"control_first_layer", &EngineOptions::control_first_layer},
+    {"control_last_layer", &EngineOptions::control_last_layer},
     {"executor_process", &EngineOptions::executor_process},
     {"record", &EngineOptions::record},
     {"trace_out", &EngineOptions::trace_out},
@@ -98,6 +100,15 @@ bool read_choice(EngineOptions& options, std::string_view name, nb::handle value
     return false;
   }
   return true;
+}
+
+// (path, scale), or a path.
+ControlVectorOption read_control_vector(nb::handle value, std::string_view name) {
+  if (PyUnicode_Check(value.ptr())) return {.path = to_text(value, name)};
+  if (!PyTuple_Check(value.ptr()) || PyTuple_Size(value.ptr()) != 2)
+    refuse_type(name, "a path or (path, scale)", value);
+  const nb::tuple pair = nb::borrow<nb::tuple>(value);
+  return {.path = to_text(pair[0], name), .scale = to_number(pair[1], name)};
 }
 
 template <class T>
@@ -166,6 +177,8 @@ EngineOptions read_engine_options(const nb::dict& values) {
     if (const auto row = std::ranges::find(kEngineOptions, name, &EngineOption::name);
         row != std::end(kEngineOptions)) {
       set(options, row->member, value, name);
+    } else if (name == "control_vectors") {
+      options.control_vectors = to_list(value, name, read_control_vector);
     } else if (!read_choice(options, name, value)) {
       refuse_name("option of the engine", name);
     }

@@ -46,6 +46,8 @@ void check_options(const EngineOptions& o) {
   if (!o.record.empty() && (!o.adapters.empty() || loads_adapters(o)))
     throw unsupported(
         "--record cannot be combined with --lora, --lora-memory or --max-loras, because a replay has no adapters");
+  if (!o.record.empty() && !o.control_vectors.empty())
+    throw unsupported("--record cannot be combined with --control-vector, because a replay has none");
   check_range("--max-lora-rank", o.max_adapter_rank, 1, kMaxAdapterRank);
   check_range("--max-loras", o.max_adapters, 0, kMaxAdapters);
 }
@@ -101,6 +103,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
                                           limits);
   adapters.set_limits(plan.adapters, limits.max_rank);
   for (const AdapterOption& adapter : options.adapters) add_adapter(adapter, checkpoint);
+  load_control_vectors();
   Decoder& decoder = local->decoder();
   if (draft_model)
     local->set_drafter(draft_model->make_network(
@@ -121,6 +124,17 @@ void LoadedModel::add_adapter(const AdapterOption& option, const Checkpoint& che
       adapters.add({option.name, option.path, facts.bytes,
                     load_adapter(files, checkpoint, target.config, target.weights, runtime.backend(), runtime.team)});
   local->decoder().set_adapter(added->number, added->adapter);
+}
+
+void LoadedModel::load_control_vectors() {
+  if (options.control_vectors.empty()) return;
+  const ControlVectors vectors = read_control_vectors(options, target.config);
+  std::vector<Vector> directions;
+  for (const std::vector<float>& direction : vectors.directions())
+    directions.emplace_back(runtime.backend(), direction);
+  local->decoder().set_directions(std::move(directions));
+  // Cached keys and values depend on them.
+  cache_identity += " control " + vectors.identity();
 }
 
 // Returns what to take of the `left` bytes.

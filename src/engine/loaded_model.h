@@ -51,6 +51,7 @@ struct LoadedModel {
   size_t plan_within(size_t left, const ModelFacts& facts, int max_logits);
   void load(const Checkpoint& checkpoint, const ModelConfig& config);
   void add_adapter(const AdapterOption& option, const Checkpoint& checkpoint);
+  void load_control_vectors();
   void load_drafters(const Checkpoint& checkpoint, const DrafterFacts& facts);
   void settle_memory(ModelFacts& facts, size_t memory_before, int max_logits);
   void describe(const Checkpoint& checkpoint);

@@ -156,6 +156,7 @@ ModelFacts read_model_facts(const Checkpoint& checkpoint, const EngineOptions& o
     facts.adapters.rank = std::max(facts.adapters.rank, one.rank);
     facts.adapters.bytes += one.bytes;
   }
+  if (!options.control_vectors.empty()) facts.control_vectors = read_control_vectors(options, facts.config).bytes();
   return facts;
 }
 
@@ -166,6 +167,12 @@ EngineOptions options_for(EngineOptions o, const ModelConfig& config) {
     o.cache_dir.clear();
   }
   return o;
+}
+
+ControlVectors read_control_vectors(const EngineOptions& options, const ModelConfig& config) {
+  ControlVectors vectors(config, options.control_first_layer, options.control_last_layer);
+  for (const ControlVectorOption& one : options.control_vectors) vectors.add(one.path, static_cast<float>(one.scale));
+  return vectors;
 }
 
 bool loads_adapters(const EngineOptions& options) { return options.adapter_bytes > 0 || options.max_adapters > 0; }
@@ -201,6 +208,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.adapters = facts.adapters.bytes + o.adapter_bytes;
   if (o.max_adapters > 0)
     plan.adapters += static_cast<size_t>(o.max_adapters) * largest_adapter_bytes(config, o.max_adapter_rank);
+  plan.control_vectors = facts.control_vectors;
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);
   const size_t cache_memory = plan_experts(facts, o, machine, plan);
@@ -228,6 +236,7 @@ std::vector<MemoryRow> MemoryPlan::rows() const {
   }
   all.push_back({"activations", activations, "including logits and sampling"});
   if (adapters > 0) all.push_back({"adapters", adapters, "LoRA (--lora, --lora-memory, --max-loras)"});
+  if (control_vectors > 0) all.push_back({"control vectors", control_vectors, "--control-vector"});
   if (drafters > 0) all.push_back({"drafters", drafters, "weights, activations, texts"});
   if (own_memory) return all;
   if (page_store > 0) all.push_back({"page store", page_store, "pages evicted from the KV cache"});

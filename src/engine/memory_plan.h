@@ -11,6 +11,7 @@
 #include "engine/memory_budget.h"
 #include "kernels/types.h"
 #include "model/adapter/adapter.h"
+#include "model/adapter/control_vector.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/weights.h"
@@ -26,8 +27,9 @@ struct ModelFacts {
   ModelConfig config;
   WeightTotals weights;
   DrafterFacts drafters;
-  AdapterFacts adapters;  // of all that are loaded with the model: the largest rank, and the sum of bytes
-  size_t unplanned = 0;   // bytes that loading was seen to take beyond the plan
+  AdapterFacts adapters;       // of all that are loaded with the model: the largest rank, and the sum of bytes
+  size_t control_vectors = 0;  // bytes
+  size_t unplanned = 0;        // bytes that loading was seen to take beyond the plan
 };
 // Reads headers only: milliseconds for a model of any size. Throws Error if the configuration of the model or of a
 // drafter, or the names, shapes and types of their tensors, cannot be loaded.
@@ -57,10 +59,11 @@ struct MemoryPlan {
   size_t page_store = 0;   // for units evicted from the cache
   size_t drafters = 0;     // their weights and activations, and what they remember of texts
   size_t adapters = 0;     // LoRA adapters, with those that may be loaded later
-  size_t vocabulary = 0;   // tokenizer and chat template: an estimate
-  size_t requests = 0;   // the host program's, for requests and streams: an estimate, unless the program reserves more
-  size_t unplanned = 0;  // ModelFacts::unplanned
-  CacheSize cache;       // what the others leave, or less
+  size_t control_vectors = 0;
+  size_t vocabulary = 0;  // tokenizer and chat template: an estimate
+  size_t requests = 0;    // the host program's, for requests and streams: an estimate, unless the program reserves more
+  size_t unplanned = 0;   // ModelFacts::unplanned
+  CacheSize cache;        // what the others leave, or less
 
   // Of weights, drafters and vocabulary: what loading allocates besides the target's matrices.
   size_t loaded = 0;
@@ -76,7 +79,7 @@ struct MemoryPlan {
   size_t drafted_tokens = 0;  // that text drafters may look at: TextDrafters::limit()
 
   size_t without_cache() const {
-    return weights + experts + activations + drafters + adapters +
+    return weights + experts + activations + drafters + adapters + control_vectors +
            (own_memory ? 0 : page_store + vocabulary + requests + unplanned);
   }
   size_t total() const { return without_cache() + cache.bytes; }
@@ -94,6 +97,9 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
 
 // Whether there is memory for adapters that are loaded later.
 bool loads_adapters(const EngineOptions& options);
+
+// The sum of the options' control vectors. Throws Error: a file cannot be read or does not fit the model.
+ControlVectors read_control_vectors(const EngineOptions& options, const ModelConfig& config);
 
 // What the options come to for this model: a bidirectional one computes prompts whole, and has no prefix cache.
 EngineOptions options_for(EngineOptions options, const ModelConfig& config);

@@ -57,6 +57,7 @@ struct Decoder::State {
   std::vector<const Adapter*> adapters;  // by number
   std::vector<AdaptedRows> adapted;
   std::vector<LowRankProduct> products;
+  std::vector<Vector> directions;  // of control vectors, by layer; empty: none
 
   State(const ModelConfig& c, const Weights& w, CacheMemory& k, Backend& b, Activations activations, DecoderLimits l,
         int first)
@@ -264,6 +265,12 @@ struct Decoder::State {
     if (spec.output_scale) ops.scale(work.x, output_scales[i], rows);
   }
 
+  void add_direction(size_t layer, int rows) {
+    if (directions.empty() || directions[layer].empty()) return;
+    // One row for all: its stride is 0. Operations only read it.
+    ops.add({const_cast<float*>(directions[layer].data()), config.hidden, 0}, 1, work.x, rows);
+  }
+
   // The rows of x that want something, to the first rows of `to`. Returns their number.
   int gather_rows(const Batch& batch, bool Row::*wants, const Rows& to) {
     work.ids.clear();
@@ -314,6 +321,7 @@ std::span<float> Decoder::forward(const Batch& batch, const Pass& pass) {
   for (size_t layer = 0; layer < layers; ++layer) {
     s.enter_layer(static_cast<int>(layer));
     s.layer(layer, static_cast<int>(batch.rows.size()));
+    s.add_direction(layer, static_cast<int>(batch.rows.size()));
   }
   s.enter_layer(-1);
   if (s.config.altup.streams > 0) altup_end(s.step(static_cast<int>(batch.rows.size())), s.weights);
@@ -330,6 +338,11 @@ void Decoder::set_adapter(int number, const Adapter& adapter) {
   const auto at = static_cast<size_t>(number);
   if (at >= state_->adapters.size()) state_->adapters.resize(at + 1);
   state_->adapters[at] = &adapter;
+}
+
+void Decoder::set_directions(std::vector<Vector> directions) {
+  assert(directions.empty() || directions.size() == state_->config.layers.size());
+  state_->directions = std::move(directions);
 }
 
 void Decoder::profile(StepProfile* profile) { state_->profile = profile; }

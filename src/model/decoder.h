@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "model/adapter/adapter.h"
 #include "model/batch.h"
@@ -51,6 +52,10 @@ class Decoder {
   // The adapter that Span::adapter means by `number`, from now on. It must outlive the batches that name it; its rank is at most
   // DecoderLimits::max_rank.
   void set_adapter(int number, const Adapter& adapter);
+
+  // Control vectors: directions[i] [hidden] is added to the output of layer i from now on, in all rows; empty: nothing.
+  // For all layers, or for none.
+  void set_directions(std::vector<Vector> directions);
 
   // From now on every forward() adds its times to `profile`, which must outlive it; nullptr: no profile, at no cost.
   void profile(StepProfile* profile);

@@ -92,6 +92,49 @@ def test_places_are_counted():
     assert server.stop()[0] == 0
 
 
+def test_control_vectors_change_all_answers(tmp_path):
+    first, second = (str(GOLDEN / f"control-vectors/{name}.gguf") for name in ("first", "second"))
+    prompt = PROMPT * 10  # several pages
+
+    def answers(*flags, cached=False):
+        cache = ("--cache-dir", str(tmp_path / "cache")) if cached else ("--no-prefix-cache",)
+        server = Server(*flags, *cache, model=LLAMA, name="base")
+        result = [complete(server, "base", prompt) for _ in range(2)]
+        assert server.stop()[0] == 0
+        assert result[0] == result[1]
+        return result[0]
+
+    skip_without_binary()
+    plain = answers()
+    strong = ("--control-vector-scaled", f"{first}:4", "--control-vector", second)
+    steered = answers(*strong)
+    only_last = answers(*strong, "--control-vector-layer-range", "2", "2")
+    assert len({tuple(plain), tuple(steered), tuple(only_last)}) == 3
+    assert answers("--control-vector-scaled", f"{first}:0") == plain
+    # Pages on disk belong to the control vectors they were computed with.
+    assert [answers(cached=True), answers(*strong, cached=True), answers(*strong, cached=True), answers(cached=True)] == [plain, steered, steered, plain]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (("--control-vector", "/nowhere.gguf"), 1, "/nowhere.gguf"),
+        (("--control-vector", ADAPTERS / "qwen2.gguf"), 1, "is no control vector"),
+        (("--control-vector", GOLDEN / "control-vectors/first.gguf", "--control-vector-layer-range", "1", "9"), 1, "the model has the layers 1 to 2"),
+        (("--control-vector", GOLDEN / "control-vectors/first.gguf", "--record", "/tmp/never-written"), 1, "--record cannot be combined with --control-vector"),
+        (("--control-vector-scaled", "x.gguf"), 2, "FILE:SCALE"),
+        (("--control-vector-scaled", "x.gguf:much"), 2, "FILE:SCALE"),
+        (("--control-vector-scaled", "x.gguf:nan"), 2, "FILE:SCALE"),
+        (("--control-vector-layer-range", "1"), 2, "--control-vector-layer-range"),
+        (("--control-vector-layer-range", "0", "2"), 2, "--control-vector-layer-range"),
+    ],
+)
+def test_wrong_control_vectors_are_refused(flags, code, words):
+    skip_without_binary()
+    refused = quire("serve", "-m", LLAMA, *flags, "--port", "0")
+    assert refused.returncode == code and words in refused.stderr, refused.stderr
+
+
 def test_adapters_belong_to_a_model_of_several(tmp_path):
     base, llama = alone("llama")
     preset = tmp_path / "models.ini"

@@ -30,6 +30,7 @@ constexpr const char* kMemoryGroup = "Memory";
 constexpr const char* kComputeGroup = "Computation";
 constexpr const char* kSchedulingGroup = "Scheduling";
 constexpr const char* kAdapterGroup = "Adapters";
+constexpr int kMaxLayerNumber = 1 << 16;
 constexpr const char* kTraceGroup = "Tracing";
 constexpr const char* kSpeculationGroup = "Speculative decoding";
 constexpr const char* kCacheGroup = "Prefix cache";
@@ -322,9 +323,53 @@ void add_adapter_options(CLI::App& app, EngineOptions& o) {
       ->capture_default_str();
 }
 
+// FILE:SCALE.
+ControlVectorOption read_scaled_vector(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  ControlVectorOption vector{.path = text.substr(0, colon)};
+  char* end = nullptr;
+  if (colon != text.npos) vector.scale = std::strtod(text.c_str() + colon + 1, &end);
+  if (vector.path.empty() || !end || end == text.c_str() + colon + 1 || *end != '\0' || !std::isfinite(vector.scale))
+    throw CLI::ValidationError("--control-vector-scaled", fmt::format("must be FILE:SCALE, not '{}'", text));
+  return vector;
+}
+
+void add_control_vector_options(CLI::App& app, EngineOptions& o) {
+  const auto files = [&](const char* flag, const char* type, const char* help, auto read) {
+    app.add_option_function<std::vector<std::string>>(
+           flag,
+           [&o, read](const std::vector<std::string>& given) {
+             for (const std::string& text : given) o.control_vectors.push_back(read(text));
+           },
+           help)
+        ->type_name(type)
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->group(kAdapterGroup);
+  };
+  files("--control-vector", "FILE",
+        "a control vector of the model, a GGUF file of llama.cpp, which changes all answers; may be repeated: the "
+        "vectors are added up (docs/adapters.md)",
+        [](const std::string& text) { return ControlVectorOption{.path = text}; });
+  files("--control-vector-scaled", "FILE:SCALE", "the same, times a number, which may be negative", read_scaled_vector);
+  app.add_option_function<std::vector<int>>(
+         "--control-vector-layer-range",
+         [&o](const std::vector<int>& range) {
+           o.control_first_layer = range[0];
+           o.control_last_layer = range[1];
+         },
+         "the first and the last layer that they change, counted from 0; by default 1 to the last")
+      ->type_name("FIRST LAST")
+      ->expected(2)
+      ->check(between(1, kMaxLayerNumber))
+      ->group(kAdapterGroup);
+}
+
 void add_engine_options(CLI::App& app, EngineOptions& o) {
   add_model_options(app, o);
   add_adapter_options(app, o);
+  add_control_vector_options(app, o);
   add_choice(app, "--speculative", o.speculative, kSpeculationNames,
              "guess tokens and verify several at once: the same answers, in fewer steps (docs/speculative.md). ngram: "
              "from the text so far; recent: from recent answers; corpus: from --speculative-corpus and recent answers; "
