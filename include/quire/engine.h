@@ -231,6 +231,15 @@ class StopFinder {
   virtual std::optional<size_t> end(bool complete) = 0;
 };
 
+// Numbers of a prompt that a request gets in place of an answer. Final hidden states are normalised as the output matrix takes
+// them, and before any layers that make embeddings. The arrays take memory beyond EngineOptions::memory_bytes.
+enum class PromptArray : uint8_t {
+  kNone,
+  kHiddenStates,  // the final hidden states of all tokens [tokens, hidden]
+  kLogits,        // the logits after the last token [vocab]
+  kTokenLogits,   // the logits after each token [tokens, vocab]
+};
+
 using TokenRuns = std::shared_ptr<const std::vector<TokenIds>>;
 
 struct Request {
@@ -242,8 +251,9 @@ struct Request {
   int priority = 0;         // lower first, within the tenant; then first come, first served
   double timeout = 0;       // seconds from submit until all answers have ended; 0: none
   Pooling pooling = Pooling::kNone;
-  size_t second_text = SIZE_MAX;  // index of the first token of the second text, in a prompt of two
-  Constraint constraint = {};     // what the answer matches, if it is not cut short: see Engine::compile()
+  PromptArray array = PromptArray::kNone;  // without pooling
+  size_t second_text = SIZE_MAX;           // index of the first token of the second text, in a prompt of two
+  Constraint constraint = {};              // what the answer matches, if it is not cut short: see Engine::compile()
   // Added tokens appear in the text, special ones whatever skip_special_tokens says, each in a frame of bytes that UTF-8
   // never has (src/text/token_frames.h), so that a reader can tell <tool_call> from text that spells it.
   bool frame_tokens = false;
@@ -256,6 +266,8 @@ struct Request {
   std::string trace_label = {};  // names the request in EngineOptions::trace_out, which has its first 128 bytes
 };
 
+// Whether it gets an answer, and not numbers of its prompt.
+inline bool wants_answer(const Request& r) { return r.pooling == Pooling::kNone && r.array == PromptArray::kNone; }
 // The most prompt tokens that this request may have: its answer, if it has one, needs room for a token.
 int longest_prompt(const Request& request, const ModelInfo& model);
 
@@ -290,6 +302,7 @@ struct Output {
   // With sampling.prompt_logprobs: the prompt's tokens, in the first output of choice 0. The first logprob is 0.
   std::vector<OutputToken> prompt_logprobs = {};
   // With pooling, in the only output: [embedding_size], normalised to length 1, or the scores of a classifier [labels].
+  // With Request::array: that array.
   std::vector<float> embedding = {};
 };
 

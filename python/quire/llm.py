@@ -163,9 +163,10 @@ class LLM:
         truncate_prompt_tokens: int | None = None,
         lora_request: Loras = None,
     ) -> list[ClassificationRequestOutput]:
-        """The probabilities of a classifier's classes, by softmax; of its only class by sigmoid."""
+        """The probabilities of a classifier's classes, by softmax; of its only class by sigmoid. With use_activation=False
+        its results as they are."""
         pooled = self._pool(self._texts(prompts, pooling_params, truncate_prompt_tokens), use_tqdm, labels=True, params=pooling_params, lora_request=lora_request)
-        return [ClassificationRequestOutput(i, ClassificationOutput(_probabilities(data).tolist()), ids, cached) for i, data, ids, cached in pooled]
+        return [ClassificationRequestOutput(i, ClassificationOutput(_probabilities(data, pooling_params).tolist()), ids, cached) for i, data, ids, cached in pooled]
 
     def encode(
         self,
@@ -177,12 +178,19 @@ class LLM:
         lora_request: Loras = None,
         pooling_task: str | None = None,
     ) -> list[PoolingRequestOutput[PoolingOutput]]:
-        """What embed() or classify() return, as arrays. pooling_task: embed or classify; None: by the model."""
+        """What embed() or classify() return, as arrays; or with the task token_embed the hidden states of all tokens
+        [tokens, hidden], each of length 1 unless use_activation is False. pooling_task: None: embed or classify, by the model."""
         task = pooling_task or (pooling_params.task if pooling_params else None) or ("classify" if self._engine.info()["labels"] else "embed")
+        if task == "token_embed":
+            arrays = self._arrays(self._texts(prompts, pooling_params, truncate_prompt_tokens), "hidden_states", use_tqdm, pooling_params, lora_request)
+            if pooling_params is None or pooling_params.use_activation is not False:
+                for _, data, _, _ in arrays:
+                    data /= np.maximum(np.linalg.norm(data, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+            return [PoolingRequestOutput(i, PoolingOutput(data), ids, cached) for i, data, ids, cached in arrays]
         if task not in ("embed", "classify"):
-            raise UnsupportedError(f"pooling_task={task!r} is not supported; use embed or classify")
+            raise UnsupportedError(f"pooling_task={task!r} is not supported; use embed, classify or token_embed")
         pooled = self._pool(self._texts(prompts, pooling_params, truncate_prompt_tokens), use_tqdm, labels=task == "classify", params=pooling_params, lora_request=lora_request)
-        return [PoolingRequestOutput(i, PoolingOutput(_probabilities(data) if task == "classify" else data), ids, cached) for i, data, ids, cached in pooled]
+        return [PoolingRequestOutput(i, PoolingOutput(_probabilities(data, pooling_params) if task == "classify" else data), ids, cached) for i, data, ids, cached in pooled]
 
     def score(
         self,
@@ -217,6 +225,22 @@ class LLM:
         for (i, a, a_ids, a_cached), (_, b, b_ids, b_cached) in zip(firsts, seconds, strict=True):
             results.append(ScoringRequestOutput(i, ScoringOutput(float(np.dot(a.astype(np.float64), b))), a_ids + b_ids, a_cached + b_cached))
         return results
+
+    # ---- logits ----
+
+    def logits(
+        self,
+        prompts: PromptType | Sequence[PromptType],
+        *,
+        all_tokens: bool = False,
+        use_tqdm: Progress = True,
+        lora_request: Loras = None,
+    ) -> list["np.ndarray[Any, np.dtype[np.float32]]"]:
+        """The model's logits after each prompt [vocab], or after each of its tokens [tokens, vocab], before any sampling
+        parameter. Arrays over the engine's memory, without a copy."""
+        encoded = [encode_prompt(self._engine, one) for one in list_prompts(prompts)]
+        arrays = self._arrays(encoded, "token_logits" if all_tokens else "logits", use_tqdm, None, lora_request)
+        return [data if all_tokens else data[0] for _, data, _, _ in arrays]
 
     # ---- batches ----
 
@@ -278,7 +302,23 @@ class LLM:
             raise UnsupportedError(f"{info['name']} is a classifier and makes no embeddings; use classify() or score()")
         if params is not None and params.dimensions not in (None, info["embedding_size"]):
             raise UnsupportedError(f"dimensions={params.dimensions} is not supported; this model's vectors have {info['embedding_size']}")
-        pooling = self._pooling or info["pooling"] or "mean"
+        if not labels and params is not None and params.use_activation is False:
+            raise UnsupportedError("use_activation=False is not supported; embeddings have length 1. The task token_embed gives the hidden states as they are")
+        return self._results(prompts, use_tqdm, lora_request, pooling=self._pooling or info["pooling"] or "mean")
+
+    def _arrays(
+        self, prompts: list[EncodedPrompt], array: str, use_tqdm: Progress, params: PoolingParams | None, lora_request: Loras
+    ) -> list[tuple[str, "np.ndarray[Any, Any]", list[int], int]]:
+        """As _pool(), with arrays of two dimensions."""
+        info = self._engine.info()
+        width = info["hidden" if array == "hidden_states" else "vocab_size"]
+        if params is not None and params.dimensions not in (None, width):
+            raise UnsupportedError(f"dimensions={params.dimensions} is not supported; this model's hidden states have {width}")
+        return [(i, data.reshape(-1, width), ids, cached) for i, data, ids, cached in self._results(prompts, use_tqdm, lora_request, array=array)]
+
+    def _results(
+        self, prompts: list[EncodedPrompt], use_tqdm: Progress, lora_request: Loras, **wanted: str
+    ) -> list[tuple[str, "np.ndarray[Any, Any]", list[int], int]]:
         adapters = list_adapters(lora_request, len(prompts))
         indices: dict[int, int] = {}  # of tickets
         results: list[Any] = [None] * len(prompts)
@@ -286,7 +326,7 @@ class LLM:
         def submit(queue: _quire.AnswerQueue, index: int, adapter: str) -> None:
             one = prompts[index]
             second = {} if one.second_text is None else {"second_text": one.second_text}
-            indices[queue.submit(one.ids, {}, True, pooling=pooling, cache_salt=one.cache_salt, adapter=adapter, **second)] = index
+            indices[queue.submit(one.ids, {}, True, cache_salt=one.cache_salt, adapter=adapter, **wanted, **second)] = index
 
         def take(ticket: int, pieces: list[_quire.Piece]) -> None:
             raise_failure(pieces[0])
@@ -349,8 +389,10 @@ def _tqdm() -> Callable[..., Any]:
     return tqdm
 
 
-def _probabilities(results: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+def _probabilities(results: "np.ndarray[Any, Any]", params: PoolingParams | None = None) -> "np.ndarray[Any, Any]":
     """Softmax of a classifier's results; the sigmoid of a single one."""
+    if params is not None and params.use_activation is False:
+        return results
     if len(results) == 1:
         return 1 / (1 + np.exp(-results))
     powers = np.exp(results - results.max())

@@ -59,9 +59,16 @@ Pooling pooling_of(std::string_view name) {
   throw nb::value_error(("pooling must be mean, last or cls, not " + std::string(name)).c_str());
 }
 
+PromptArray array_of(std::string_view name) {
+  if (name == "hidden_states") return PromptArray::kHiddenStates;
+  if (name == "logits") return PromptArray::kLogits;
+  if (name == "token_logits") return PromptArray::kTokenLogits;
+  throw nb::value_error(("array must be hidden_states, logits or token_logits, not " + std::string(name)).c_str());
+}
+
 uint64_t submit(const QueueHandle& self, const TokenArray& prompt, const nb::dict& sampling, bool at_end,
                 nb::handle constraint, nb::handle pooling, size_t second_text, int priority, double timeout,
-                nb::handle cache_salt, std::string adapter) {
+                nb::handle cache_salt, std::string adapter, nb::handle array) {
   const auto engine = self.engine.get();
   const auto queue = self.queue.get();
   Request request{.prompt = TokenIds(prompt.data(), prompt.data() + prompt.size()),
@@ -70,6 +77,7 @@ uint64_t submit(const QueueHandle& self, const TokenArray& prompt, const nb::dic
                   .priority = priority,
                   .timeout = timeout,
                   .pooling = pooling.is_none() ? Pooling::kNone : pooling_of(to_text(pooling, "pooling")),
+                  .array = array.is_none() ? PromptArray::kNone : array_of(to_text(array, "array")),
                   .second_text = second_text,
                   .adapter = std::move(adapter)};
   std::optional<ConstraintSource> source;
@@ -119,14 +127,15 @@ void bind_answers(nb::module_& module) {
       .def_prop_ro("seconds", [](const Output& self) { return self.usage.seconds; })
       .def_prop_ro("ttft_seconds", [](const Output& self) { return self.usage.ttft_seconds; })
       .def_prop_ro("queue_seconds", [](const Output& self) { return self.usage.queue_seconds; })
-      .def("take_embedding", take_embedding, "float32, without a copy; None if there is none, or on the second call.");
+      .def("take_embedding", take_embedding,
+           "The embedding or the array, float32, flat, without a copy; None if there is none, or on the second call.");
 
   nb::class_<QueueHandle>(module, "AnswerQueue", "Answers of an engine to the requests of one reader. Thread-safe.")
       .def(nb::init<EngineHandle&>(), nb::arg("engine"))
       .def("submit", submit, nb::arg("prompt").noconvert(), nb::arg("sampling"), nb::arg("at_end") = false,
            nb::arg("constraint") = nb::none(), nb::arg("pooling") = nb::none(), nb::arg("second_text") = SIZE_MAX,
            nb::arg("priority") = 0, nb::arg("timeout") = 0.0, nb::arg("cache_salt") = nb::none(),
-           nb::arg("adapter") = "")
+           nb::arg("adapter") = "", nb::arg("array") = nb::none())
       .def("wait", wait, nb::arg("seconds"), "The tickets that have something to take. Other threads run meanwhile.")
       .def("take", take, nb::arg("ticket"))
       .def("cancel", [](const QueueHandle& self, uint64_t ticket) { self.queue.get()->cancel(Ticket{ticket}); })

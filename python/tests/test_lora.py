@@ -1,4 +1,4 @@
-"""LoRA adapters, loaded when a request first names them."""
+"""LoRA adapters, loaded when a request first names them, and control vectors."""
 
 import asyncio
 import os
@@ -170,3 +170,19 @@ def test_an_engine_takes_requests_one_by_one(alone):
     engine.close()
     with pytest.raises(RuntimeError, match="closed"):
         engine.add_request("d", PROMPT, GREEDY)
+
+
+def test_control_vectors_change_answers(alone):
+    first, second = (str(GOLDEN / f"control-vectors/{name}.gguf") for name in ("first", "second"))
+
+    def logits(*vectors, **options):
+        with LLM(MODEL, control_vectors=list(vectors), **options, **OPTIONS) as llm:
+            return llm.logits(PROMPT, use_tqdm=False)[0].tobytes()
+
+    plain = logits()
+    assert logits((first, 0.0)) == plain
+    different = {plain, logits(first), logits((first, -1.0)), logits(first, (second, 0.5)), logits(first, control_first_layer=2)}
+    assert len(different) == 5
+    for wrong, error in (((first, "1"), TypeError), (3, TypeError), ("/no/such/file.gguf", quire.QuireError), (str(ADAPTERS / "qwen2.gguf"), ValueError)):
+        with pytest.raises(error):
+            logits(wrong)

@@ -100,8 +100,8 @@ def test_encode_gives_arrays(load):
     [encoded] = llm.encode("some text", PoolingParams(), use_tqdm=False)
     assert np.array_equal(encoded.outputs.data, llm.embed("some text", use_tqdm=False)[0].outputs.embedding)
     assert encoded.finished and encoded.prompt_token_ids == llm.get_tokenizer().encode("some text")
-    with pytest.raises(quire.UnsupportedError, match="token_embed"):
-        llm.encode("x", pooling_task="token_embed")
+    with pytest.raises(quire.UnsupportedError, match="token_classify"):
+        llm.encode("x", pooling_task="token_classify")
 
 
 def test_prompts_are_truncated_to_their_last_tokens(load):

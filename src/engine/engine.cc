@@ -14,6 +14,7 @@
 #include "engine/constraint_compiler.h"
 #include "engine/engine_loop.h"
 #include "engine/explain/explain.h"
+#include "engine/pool_stage.h"
 #include "engine/remote/executor_process.h"
 #include "engine/request_state.h"
 #include "engine/watch/snapshot.h"
@@ -213,12 +214,15 @@ void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
     throw unsupported("bad words need a vocabulary, which this model does not have");
   if (r.sampling.dry_multiplier != 0 && !r.sampling.dry_sequence_breakers.empty() && !has_tokenizer)
     throw unsupported("dry_sequence_breakers need a vocabulary, which this model does not have; set none");
-  if (r.pooling == Pooling::kNone && !model.generates)
+  if (wants_answer(r) && !model.generates)
     throw unsupported("{} does not generate text; it can only embed or score it", model.name);
-  if (r.pooling != Pooling::kNone && (r.sampling.n != 1 || r.sampling.prompt_logprobs))
+  if (keeps_logits(r) && !model.generates)
+    throw unsupported("{} has no logits; it can only embed or score text", model.name);
+  if (r.pooling != Pooling::kNone && r.array != PromptArray::kNone)
+    throw invalid("a request takes an embedding or an array of its prompt, not both");
+  if (!wants_answer(r) && (r.sampling.n != 1 || r.sampling.prompt_logprobs))
     throw invalid("a request for an embedding has no answers: n must be 1 and prompt_logprobs unset");
-  if (r.constraint && r.pooling != Pooling::kNone)
-    throw invalid("a request for an embedding has no answer to constrain");
+  if (r.constraint && !wants_answer(r)) throw invalid("a request for an embedding has no answer to constrain");
   if (r.thought_budget) check(*r.thought_budget, r.frame_tokens, model);
   if (r.constraint && r.sampling.ignore_eos)
     throw invalid("ignore_eos cannot be combined with structured output, which ends where it is complete");
@@ -244,7 +248,7 @@ void DrafterStats::count(int tokens, int right) {
 }
 
 int longest_prompt(const Request& request, const ModelInfo& model) {
-  const bool answers = request.pooling == Pooling::kNone && request.sampling.max_tokens != 0;
+  const bool answers = wants_answer(request) && request.sampling.max_tokens != 0;
   return model.max_model_len - (answers ? 1 : 0);
 }
 
@@ -259,6 +263,7 @@ RequestId Engine::submit(Request request, Callback callback) {
   check(request, info(), s.tokenizer() != nullptr);
   if (!request.sampling.bad_words.empty()) request.banned_runs = spellings(request.sampling.bad_words);
   const auto state = prepare(std::move(request), std::move(callback), s.end_tokens, info().max_model_len);
+  reserve_pooled(*state, info().hidden, info().vocab_size);
   if (!state->adapter.empty()) state->adapter_lease = s.model.adapters.find(state->adapter);
   state->rope_variant = rope_variant(s.model.target.config.ropes, state->prompt_tokens);
   if (s.tokenizer()) prepare_dry(*state, *s.tokenizer());

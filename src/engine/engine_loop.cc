@@ -248,8 +248,10 @@ StepResults& EngineLoop::compute(EngineStep& step) {
   results_.expert_bytes = output.expert_bytes;
   count_reads(output.expert_reads, stats_);
   for (size_t i = 0; i < step.pooled.size(); ++i)
-    take_pooled(*step.sequences[step.pooled[i]]->request, step.forward.pooled[i].last, output.pooled[i],
-                model_.info.labels);
+    take_pooled(*step.sequences[step.pooled[i]]->request, step.forward.pooled[i], output.pooled[i], model_.info.labels);
+  const auto vocab = static_cast<size_t>(model_.info.vocab_size);
+  for (const EngineStep::KeptLogits& kept : step.kept)
+    take_logits(*step.sequences[kept.chunk]->request, output.logits.subspan(kept.row * vocab, kept.rows * vocab));
   logits_stage_.sample(step.samples, output.logits, results_.samples);
   ended(StepPhase::kSample);
   return results_;
@@ -271,12 +273,15 @@ void EngineLoop::take(EngineStep& step, StepResults& results) {
 }
 
 void EngineLoop::end_pooled(const EngineStep& step) {
-  for (size_t i = 0; i < step.pooled.size(); ++i) {
-    if (!step.forward.pooled[i].last) continue;
-    Sequence& s = *step.sequences[step.pooled[i]];
+  const auto end = [&](size_t chunk) {
+    Sequence& s = *step.sequences[chunk];
     count_prompt(s);
     roster_.end(s, FinishReason::kStop);
-  }
+  };
+  for (size_t i = 0; i < step.pooled.size(); ++i)
+    if (step.forward.pooled[i].last) end(step.pooled[i]);
+  for (const EngineStep::KeptLogits& kept : step.kept)
+    if (kept.last) end(kept.chunk);
 }
 
 // Which of the target's hidden states are those of tokens that stay.

@@ -16,6 +16,10 @@ void scale_to_length_one(std::vector<float>& vector) {
 }  // namespace
 
 std::optional<PooledRows> rows_to_pool(RequestState& r, const Chunk& chunk, int row, int hidden) {
+  if (r.array == PromptArray::kHiddenStates) {
+    if (chunk.first == 0) r.hidden.clear();
+    return PooledRows{.row = row, .rows = chunk.rows, .sum = {}, .last = chunk.wants_logits, .apart = true};
+  }
   if (chunk.first == 0 || r.hidden.empty()) r.hidden.assign(static_cast<size_t>(hidden), 0.0f);
   PooledRows pooled{.row = row, .rows = 0, .sum = {}, .last = chunk.wants_logits};
   if (r.pooling == Pooling::kMean) {
@@ -32,9 +36,26 @@ std::optional<PooledRows> rows_to_pool(RequestState& r, const Chunk& chunk, int 
   return pooled;
 }
 
-void take_pooled(RequestState& r, bool last, const std::vector<float>& pooled, int labels) {
+void take_pooled(RequestState& r, const PooledRows& order, const std::vector<float>& pooled, int labels) {
+  if (order.apart) {
+    r.hidden.insert(r.hidden.end(), pooled.begin(), pooled.end());
+    return;
+  }
   r.hidden = pooled;
-  if (last && labels == 0) scale_to_length_one(r.hidden);
+  if (order.last && labels == 0) scale_to_length_one(r.hidden);
+}
+
+bool keeps_logits(const Request& r) { return r.array == PromptArray::kLogits || r.array == PromptArray::kTokenLogits; }
+
+void take_logits(RequestState& r, std::span<const float> logits) {
+  r.hidden.insert(r.hidden.end(), logits.begin(), logits.end());
+}
+
+void reserve_pooled(RequestState& r, int hidden, int vocab) {
+  const auto tokens = static_cast<size_t>(r.prompt_tokens);
+  if (r.array == PromptArray::kHiddenStates) r.hidden.reserve(tokens * static_cast<size_t>(hidden));
+  if (r.array == PromptArray::kLogits) r.hidden.reserve(static_cast<size_t>(vocab));
+  if (r.array == PromptArray::kTokenLogits) r.hidden.reserve(tokens * static_cast<size_t>(vocab));
 }
 
 }  // namespace quire

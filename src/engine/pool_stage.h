@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/request_state.h"
@@ -15,6 +16,14 @@ namespace quire {
 std::optional<PooledRows> rows_to_pool(RequestState& r, const Chunk& chunk, int row, int hidden);
 
 // Takes what the executor made of the rows into r.hidden. labels: of a classifier; the results of other models get length 1.
-void take_pooled(RequestState& r, bool last, const std::vector<float>& pooled, int labels);
+void take_pooled(RequestState& r, const PooledRows& order, const std::vector<float>& pooled, int labels);
+
+// Whether the request gets logits in place of hidden states.
+bool keeps_logits(const Request& r);
+// Appends logits [rows][vocab] of the prompt to r.hidden.
+void take_logits(RequestState& r, std::span<const float> logits);
+
+// Reserves r.hidden for arrays of numbers of each token. May throw std::bad_alloc.
+void reserve_pooled(RequestState& r, int hidden, int vocab);
 
 }  // namespace quire

@@ -125,7 +125,7 @@ Output Sequence::ending(FinishReason reason, std::string_view error) {
   out.error = error;
   out.usage = usage();
   if (reason != FinishReason::kLength && reason != FinishReason::kStop) return out;
-  if (request->pooling != Pooling::kNone) {
+  if (!wants_answer(*request)) {
     out.embedding = std::move(request->hidden);
     return out;
   }

@@ -50,9 +50,13 @@ struct Sequence {
   // Every row of the prompt must be computed, so cached pages are of no use.
   bool wants_all_rows() const {
     if (request->sampling.prompt_logprobs) return generated() == 0 && choice == 0;
-    return request->pooling == Pooling::kMean || request->pooling == Pooling::kFirst;
+    const PromptArray array = request->array;
+    return request->pooling == Pooling::kMean || request->pooling == Pooling::kFirst ||
+           array == PromptArray::kHiddenStates || array == PromptArray::kTokenLogits;
   }
-  bool wants_all_logits() const { return request->sampling.prompt_logprobs && wants_all_rows(); }
+  bool wants_all_logits() const {
+    return (request->sampling.prompt_logprobs && wants_all_rows()) || request->array == PromptArray::kTokenLogits;
+  }
 
   // Appends a sampled token. The result is for tell(); its finish reason says whether the answer has ended.
   Output append(const Sampled& sampled);

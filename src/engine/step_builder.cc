@@ -29,6 +29,7 @@ void EngineStep::clear() {
   forward.sequences.clear();
   forward.pooled.clear();
   pooled.clear();
+  kept.clear();
   samples.clear();
   sampling.clear();
   forks.clear();
@@ -44,7 +45,7 @@ StepBuilder::StepBuilder(const LoadedModel& model, const PageCache& cache, Draft
 
 void StepBuilder::add(Sequence& s, const Chunk& chunk, EngineStep& step) const {
   ForwardInput& forward = step.forward;
-  const size_t row = forward.rows.size();
+  const size_t row = forward.rows.size(), logits = step.logits;
   add_rows(s, chunk, step);
   const auto of_chunk = std::span(forward.rows).subspan(row);
   if (reads_ == DraftModel::Reads::kAllRows) {
@@ -55,10 +56,22 @@ void StepBuilder::add(Sequence& s, const Chunk& chunk, EngineStep& step) const {
   step.drafts += chunk.drafts;
   s.computed += chunk.rows;
   s.decodes |= chunk.wants_logits;
-  if (s.request->pooling == Pooling::kNone) return;
-  if (auto pooled = rows_to_pool(*s.request, chunk, static_cast<int>(row), model_.info.hidden)) {
+  if (!wants_answer(*s.request)) add_pooled(s, chunk, static_cast<int>(row), logits, step);
+}
+
+// row: the chunk's first one; logits: how many there were before it.
+void StepBuilder::add_pooled(Sequence& s, const Chunk& chunk, int row, size_t logits, EngineStep& step) const {
+  ForwardInput& forward = step.forward;
+  const size_t at = forward.spans.size() - 1;
+  if (keeps_logits(*s.request)) {
+    if (chunk.first == 0) s.request->hidden.clear();
+    if (step.logits > logits)
+      step.kept.push_back({.chunk = at, .row = logits, .rows = step.logits - logits, .last = chunk.wants_logits});
+    return;
+  }
+  if (auto pooled = rows_to_pool(*s.request, chunk, row, model_.info.hidden)) {
     forward.pooled.push_back(std::move(*pooled));
-    step.pooled.push_back(forward.spans.size() - 1);
+    step.pooled.push_back(at);
   }
 }
 
@@ -74,18 +87,20 @@ void StepBuilder::add_rows(Sequence& s, const Chunk& chunk, EngineStep& step) co
                            .rope_variant = s.request->rope_variant,
                            .drafts = chunk.drafts,
                            .adapter = adapter_number(*s.request)});
-  const bool all = s.wants_all_logits();
+  const bool all = s.wants_all_logits(), answers = wants_answer(*s.request),
+             gives = answers || keeps_logits(*s.request);
   for (int i = 0; i < chunk.rows; ++i) {
     const int position = chunk.first + i;
     const bool last = position + 1 == static_cast<int>(s.tokens.size());
-    const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
+    const bool wanted = gives && (last || all);
     const int32_t segment =
         model_.target.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
     forward.rows.push_back({.token = s.tokens[static_cast<size_t>(position)],
                             .position = position,
                             .wants_logits = wanted,
                             .segment = segment});
-    if (wanted) add_sample(s, chunk, position, step);
+    if (wanted && answers) add_sample(s, chunk, position, step);
+    if (wanted && !answers) ++step.logits;
   }
   for (int i = 0; i < chunk.drafts; ++i) {
     forward.rows.push_back(

@@ -29,6 +29,11 @@ struct EngineStep {
   std::vector<Sequence*> sequences;  // the sequence of each chunk of the plan
   ForwardInput forward;
   std::vector<size_t> pooled;  // the chunks of forward.pooled
+  struct KeptLogits {
+    size_t chunk, row, rows;  // row: the first one in the logits
+    bool last;                // the prompt ends with them
+  };
+  std::vector<KeptLogits> kept;  // logits that requests get as they are
   std::vector<SampleRequest> samples;
   std::vector<Sampling> sampling;  // one for each of `samples`
   Sequences forks;                 // choices whose first token it samples; they are not in the roster yet
@@ -53,6 +58,7 @@ class StepBuilder {
   void add(Sequence& s, const Chunk& chunk, EngineStep& step) const;
 
  private:
+  void add_pooled(Sequence& s, const Chunk& chunk, int row, size_t logits, EngineStep& step) const;
   void add_rows(Sequence& s, const Chunk& chunk, EngineStep& step) const;
   void add_sample(Sequence& s, const Chunk& chunk, int position, EngineStep& step) const;
   void fork(const SampleRequest& request, Sampling sampling, EngineStep& step) const;

@@ -26,12 +26,13 @@ struct CacheChanges {
   }
 };
 
-// Consecutive rows of a pass that are pooled into one vector.
+// Consecutive rows of a pass that are pooled into one vector, or whose final hidden states are wanted one by one.
 struct PooledRows {
   int row, rows;           // the first row in the pass, and how many; 0: only `sum` counts
   std::vector<float> sum;  // [hidden]: the sum over earlier rows' final hidden states; these rows are added in order
   bool last = false;  // no rows follow: the sum is divided by `divisor`, and goes through the model's pooled layers
   float divisor = 1;
+  bool apart = false;  // the result has a vector for each row [rows, hidden]; `sum` is empty
 };
 
 struct ForwardInput {

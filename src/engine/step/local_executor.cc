@@ -53,8 +53,9 @@ void LocalExecutor::launch(const ForwardInput& input) {
 
 void LocalExecutor::pool(const PooledRows& pooled, std::vector<float>& result) {
   const auto hidden = static_cast<size_t>(config_.hidden);
-  assert(pooled.sum.size() == hidden);
+  assert(pooled.sum.size() == (pooled.apart ? 0 : hidden));
   result = pooled.sum;
+  if (pooled.apart) result.reserve(static_cast<size_t>(pooled.rows) * hidden);
   for (int begin = 0; begin < pooled.rows; begin += kPooledTogether) {
     std::array<int32_t, kPooledTogether> rows{};
     const auto count = static_cast<size_t>(std::min(pooled.rows - begin, kPooledTogether));
@@ -63,9 +64,13 @@ void LocalExecutor::pool(const PooledRows& pooled, std::vector<float>& result) {
     decoder_.final_hidden(std::span(rows).first(count), {data, config_.hidden, hidden});
     decoder_.operations().finish();
     const std::span<float> states = view_floats(backend_, data, count * hidden, host_pooled_);
-    for (size_t i = 0; i < states.size(); ++i) result[i % hidden] += states[i];
+    if (pooled.apart) {
+      result.insert(result.end(), states.begin(), states.end());
+    } else {
+      for (size_t i = 0; i < states.size(); ++i) result[i % hidden] += states[i];
+    }
   }
-  if (!pooled.last || config_.pooled.layers.empty()) return;
+  if (pooled.apart || !pooled.last || config_.pooled.layers.empty()) return;
   for (float& x : result) x /= pooled.divisor;
   std::vector<float> scores(static_cast<size_t>(pooled_size(config_)));
   decoder_.pool(result, scores);

@@ -76,7 +76,7 @@ void Replay::check(const RecordedStep& step) const {
     if (row.segment >= std::max(1, config_.segments)) throw invalid("a recorded step has a row of a second text");
   }
   for (const PooledRows& pooled : input.pooled) {
-    if (std::cmp_not_equal(pooled.sum.size(), config_.hidden))
+    if (std::cmp_not_equal(pooled.sum.size(), pooled.apart ? 0 : config_.hidden))
       throw invalid("a recorded step pools vectors of {}; the model's have {}", pooled.sum.size(), config_.hidden);
   }
   for (const CacheCopy& copy : input.changes.copies) {

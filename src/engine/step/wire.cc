@@ -33,11 +33,8 @@ Json to_json(const Span& span) {
 }
 
 Json to_json(const PooledRows& pooled) {
-  return {{"row", pooled.row},
-          {"rows", pooled.rows},
-          {"last", pooled.last},
-          {"divisor", pooled.divisor},
-          {"sum", bits_of(pooled.sum)}};
+  return {{"row", pooled.row},         {"rows", pooled.rows},   {"last", pooled.last},
+          {"divisor", pooled.divisor}, {"apart", pooled.apart}, {"sum", bits_of(pooled.sum)}};
 }
 
 int index(const JsonField& json, int64_t low = 0) {
@@ -62,6 +59,7 @@ PooledRows read_pooled(const JsonField& json, size_t rows) {
     throw json.error("there are only {} rows", rows);
   pooled.last = json.get<bool>("last");
   pooled.divisor = json.get<float>("divisor");
+  pooled.apart = json.get_or("apart", false);
   pooled.sum = read_bits(json.at("sum"));
   return pooled;
 }
