@@ -90,7 +90,7 @@ struct ControlVectorOption {
 struct AdapterInfo {
   std::string name, path;
   int rank = 0;
-  size_t bytes = 0;  // in memory
+  size_t bytes = 0;  // that it takes in memory, at most
 };
 
 struct EngineOptions {

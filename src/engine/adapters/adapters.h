@@ -15,7 +15,7 @@ namespace quire {
 
 struct LoadedAdapter {
   std::string name, path;
-  size_t bytes;  // of its matrices
+  size_t bytes;  // that its matrices take, at most
   Adapter adapter;
   int number = -1;  // Span::adapter; no other adapter has it while this one lives
 };

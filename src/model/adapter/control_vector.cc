@@ -8,11 +8,12 @@
 #include <cmath>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text/quote.h"
 #include "format/gguf.h"
-#include "model/tensors.h"
+#include "model/quantized/module_tensors.h"
 
 namespace quire {
 namespace {

@@ -3,10 +3,15 @@
 #include "model/adapter/control_vector.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "error_of.h"
@@ -97,7 +102,9 @@ TEST(ControlVectors, RefuseOtherFilesAndModels) {
 TEST(ControlVectors, RefuseLayersThatTheModelDoesNotHave) {
   const ModelConfig config = llama_config();
   for (const auto& [first, last] : std::vector<std::pair<int, int>>{{0, 2}, {2, 1}, {1, 3}, {3, 0}, {-1, 1}})
-    EXPECT_NE(error_of([&] { ControlVectors(config, first, last); }).find("the model has the layers 1 to 2"),
+    EXPECT_NE(error_of([&, from = first, to = last] {
+                ControlVectors(config, from, to);
+              }).find("the model has the layers 1 to 2"),
               std::string::npos)
         << first << " " << last;
 }
