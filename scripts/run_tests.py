@@ -31,6 +31,9 @@ AGAIN = [
         {"QUIRE_EXECUTOR_PROCESS": "1"},
         ENGINE_SUITES,
     ),
+    # On several ranks (docs/scale.md). Suites that size a cache are not among them: ranks may need more for as many pages.
+    ("unit_engine", "unit_engine ranks", {"QUIRE_RANKS": "2"}, "Exactness.*:Adapters*:Embeddings*:PromptLogprobs*:-*reference*"),
+    ("golden_engine", "golden_engine ranks", {"QUIRE_RANKS": "3"}, "-*OnEveryKernelSet*"),
     # On a backend whose memory the host cannot touch, closed after so many operations (tests/fenced/).
     ("unit_engine", "unit_engine fenced", {"QUIRE_FENCED_BACKEND": "29"}, ENGINE_SUITES),
     ("golden_engine", "golden_engine fenced", {"QUIRE_FENCED_BACKEND": "3"}, "-*OnEveryKernelSet*"),

@@ -100,8 +100,10 @@ struct EngineOptions {
   double gpu_memory_utilization = 0.9;  // the part of a GPU's free memory that may be taken
   std::string activations = "auto";     // auto, f32, bf16, int8, int8x2: how the inputs of linear layers are rounded
   std::string kv_cache_dtype =
-      "auto";             // auto, bf16, f16, f32, fp8, int4, int8; auto is bf16, or f32 with activations f32
-  int threads = 0;        // 0: one per core that this process may use
+      "auto";       // auto, bf16, f16, f32, fp8, int4, int8; auto is bf16, or f32 with activations f32
+  int threads = 0;  // 0: one per core that this process may use
+  // Teams of threads that share each layer's outputs and heads (docs/scale.md); the answers are the same. CPU only.
+  int tensor_parallel_size = 1;
   int max_model_len = 0;  // tokens of prompt plus answer; 0: the model's limit, reduced to what the cache can hold
   int max_num_seqs = 64;  // sequences that run concurrently
   // Rows (tokens) per step: one for each decoding sequence, the rest for prompts. At least max_num_seqs.
@@ -170,6 +172,7 @@ struct ModelInfo {
   std::string quantization;                          // type of most weights: Q4_1, BF16, …
   std::string kernels, activations, kv_cache_dtype;  // in force; never "auto"
   int threads = 0;
+  int ranks = 1;  // EngineOptions::tensor_parallel_size
   int vocab_size = 0, layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int max_model_len = 0;
   bool generates = true;             // false: encoders and classifiers, which only pool
@@ -360,6 +363,8 @@ struct EngineStats {
   uint64_t verify_steps = 0;
   double verify_seconds = 0;
   std::vector<DrafterStats> drafters;  // those in use
+
+  uint64_t gathered_bytes = 0;  // results that the first of several ranks has received from the others
 };
 
 // Threads, kernels and memory that several engines share. Opaque.

@@ -31,6 +31,7 @@ constexpr EngineOption kEngineOptions[] = {
     {"activations", &EngineOptions::activations},
     {"kv_cache_dtype", &EngineOptions::kv_cache_dtype},
     {"threads", &EngineOptions::threads},
+    {"tensor_parallel_size", &EngineOptions::tensor_parallel_size},
     {"max_model_len", &EngineOptions::max_model_len},
     {"max_num_seqs", &EngineOptions::max_num_seqs},
     {"max_num_batched_tokens", &EngineOptions::max_num_batched_tokens},

@@ -2,39 +2,20 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "base/spin.h"
 
 namespace quire {
 namespace {
-
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 thread_local const char this_thread = 0;  // its address tells threads apart
 
 constexpr uint64_t kGateStep = uint64_t{1} << 32;
 constexpr bool is_open(uint64_t gate) { return (gate & kGateStep) != 0; }
 constexpr uint32_t inside(uint64_t gate) { return static_cast<uint32_t>(gate); }
-
-// Spins until done(), for about 50 us; false if it is still not done.
-template <class Done>
-bool spin_until(Done done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
-  do {
-    for (int i = 0; i < 64; ++i) {
-      if (done()) return true;
-      pause();
-    }
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
-}
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/text/nearest.h"
@@ -24,6 +25,14 @@ void refuse_octal(CLI::App& command) {
     if (option->get_type_name().find("INT") != std::string::npos) option->check(quire::check_decimal, "", "");
   }
   for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) refuse_octal(*inner);
+}
+
+// vLLM's short name of a flag; CLI11 takes a dash and two letters for two flags.
+void spell_out_short_names(int argc, char** argv) {
+  static char long_name[] = "--tensor-parallel-size";
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "-tp") argv[i] = long_name;
+  }
 }
 
 // Warnings of libraries go to standard error, like our own messages. `serve` sets up its own log.
@@ -72,6 +81,7 @@ int run(int argc, char** argv) {
     }
   }
   try {
+    spell_out_short_names(argc, argv);
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& e) {

@@ -40,7 +40,7 @@ void run_replay(const ReplayOptions& o) {
     throw invalid("{} was recorded with another model or version than {}; name its model with -m", o.file, quote(name));
   model.weights =
       load_weights(checkpoint, model.config, runtime.backend(), runtime.team, {.memory = runtime.memory.left()});
-  Replay replay(header, model, runtime);
+  Replay replay(header, model, runtime, o.engine.tensor_parallel_size);
   progress.stage("computing the steps again");
   int steps = 0;
   while (const auto step = reader.next()) {
@@ -59,8 +59,9 @@ void run_replay(const ReplayOptions& o) {
     std::fprintf(stderr, "quire: warning: %s lacks its end: the run crashed, or the file was cut\n", o.file.c_str());
   const std::string summary = fmt::format(
       "{} steps, {} rows: all {} rows of logits are equal bit by bit (recorded with {} kernels, replayed with {}, {} "
-      "threads)",
-      steps, replay.rows(), replay.logits(), header.kernels, runtime.backend().name(), runtime.team.size());
+      "threads{})",
+      steps, replay.rows(), replay.logits(), header.kernels, runtime.backend().name(), runtime.team.size(),
+      o.engine.tensor_parallel_size > 1 ? fmt::format(", {} ranks", o.engine.tensor_parallel_size) : "");
   std::printf("%s\n", summary.c_str());
 }
 
@@ -77,6 +78,7 @@ void add_replay_command(CLI::App& app) {
   command->add_option("-t,--threads", o->engine.threads, "threads; 0: all usable cores")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
+  add_ranks_option(*command, o->engine.tensor_parallel_size);
   add_kernels_option(*command, o->engine.kernels);
   command->callback([o] { run_replay(*o); });
 }

@@ -117,10 +117,7 @@ struct Engine::State {
   }
 
   LoadedModel& connected() {
-    if (process) {
-      model.remote = process->connect(model);
-      model.local.reset();
-    }
+    if (process) model.compute_by(process->connect(model));
     return model;
   }
 

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "base/error.h"
@@ -52,12 +53,21 @@ void check_options(const EngineOptions& o) {
   check_range("--max-loras", o.max_adapters, 0, kMaxAdapters);
 }
 
+// The environment can ask for ranks, to run all tests with them.
+void take_ranks_for_tests(EngineOptions& o, const Runtime& runtime) {
+  const char* const ranks = std::getenv("QUIRE_RANKS");
+  if (ranks && o.tensor_parallel_size == 1 && !runtime.device) o.tensor_parallel_size = std::atoi(ranks);
+}
+
 // A shared runtime has its threads and kernels already. Throws Error.
 void check_shared(const EngineOptions& o, Runtime& runtime) {
   if (o.threads != 0 && o.threads != runtime.team.size())
     throw invalid("threads is {}, but the shared runtime has {}; leave it 0", o.threads, runtime.team.size());
   if (o.kernels != "auto" && o.kernels != runtime.cpu.name())
     throw invalid("kernels is {}, but the shared runtime has {}; leave it auto", quote(o.kernels), runtime.cpu.name());
+  if (o.tensor_parallel_size > 1 && runtime.device)
+    throw unsupported("--tensor-parallel-size {} works on the processor only, but {} computes", o.tensor_parallel_size,
+                      runtime.device->name());
 }
 
 }  // namespace
@@ -67,6 +77,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
       runtime_owner(shared ? std::move(shared) : std::make_shared<Runtime>(options)),
       runtime(*runtime_owner) {
   check_options(options);
+  take_ranks_for_tests(options, runtime);
   check_shared(options, runtime);
   const size_t memory_before = anonymous_memory();
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(options.model));
@@ -98,16 +109,38 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
          options.on_load);
   }
   options.on_load = nullptr;  // it may refer to what ends with the caller
-  const DecoderLimits& limits = plan.limits;
-  local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, runtime.backend(), plan.activation_type,
-                                          limits);
-  adapters.set_limits(plan.adapters, limits.max_rank);
+  make_executor();
+  adapters.set_limits(plan.adapters, plan.limits.max_rank);
   for (const AdapterOption& adapter : options.adapters) add_adapter(adapter, checkpoint);
   load_control_vectors();
-  Decoder& decoder = local->decoder();
-  if (draft_model)
-    local->set_drafter(draft_model->make_network(
-        {target.config, target.weights, local->cache(), runtime.backend(), plan.activation_type, decoder, limits}));
+}
+
+void LoadedModel::make_executor() {
+  if (plan.ranks > 1) {
+    rank_group = std::make_unique<RankGroup>(runtime.cpu, plan.ranks, runtime.team.size());
+    ranks = std::make_unique<RanksExecutor>(target.config, target.weights, cache, *rank_group, plan.activation_type,
+                                            plan.limits);
+  } else {
+    local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, runtime.backend(),
+                                            plan.activation_type, plan.limits);
+  }
+  if (!draft_model) return;
+  for_each_rank([&](LocalExecutor& executor, Backend& backend) {
+    executor.set_drafter(draft_model->make_network({target.config, target.weights, executor.cache(), backend,
+                                                    plan.activation_type, executor.decoder(), plan.limits}));
+  });
+}
+
+template <class F>
+void LoadedModel::for_each_rank(F f) {
+  if (local) f(*local, runtime.backend());
+  for (int rank = 0; ranks && rank < ranks->ranks(); ++rank) f(ranks->rank(rank), ranks->backend(rank));
+}
+
+void LoadedModel::compute_by(std::unique_ptr<Executor> other) {
+  remote = std::move(other);
+  ranks.reset();
+  local.reset();
 }
 
 void LoadedModel::add_adapter(const AdapterOption& option) {
@@ -123,16 +156,21 @@ void LoadedModel::add_adapter(const AdapterOption& option, const Checkpoint& che
   const AdapterLease added =
       adapters.add({option.name, option.path, facts.bytes,
                     load_adapter(files, checkpoint, target.config, target.weights, runtime.backend(), runtime.team)});
-  local->decoder().set_adapter(added->number, added->adapter);
+  set_adapter(added->number, added->adapter);
+}
+
+void LoadedModel::set_adapter(int number, const Adapter& adapter) {
+  for_each_rank([&](LocalExecutor& executor, Backend&) { executor.decoder().set_adapter(number, adapter); });
 }
 
 void LoadedModel::load_control_vectors() {
   if (options.control_vectors.empty()) return;
   const ControlVectors vectors = read_control_vectors(options, target.config);
-  std::vector<Vector> directions;
-  for (const std::vector<float>& direction : vectors.directions())
-    directions.emplace_back(runtime.backend(), direction);
-  local->decoder().set_directions(std::move(directions));
+  for_each_rank([&](LocalExecutor& executor, Backend& backend) {
+    std::vector<Vector> directions;
+    for (const std::vector<float>& direction : vectors.directions()) directions.emplace_back(backend, direction);
+    executor.decoder().set_directions(std::move(directions));
+  });
   // Cached keys and values depend on them.
   cache_identity += " control " + vectors.identity();
 }
@@ -222,6 +260,7 @@ void LoadedModel::describe(const Checkpoint& checkpoint) {
   info.quantization = weights.main_type;
   info.kernels = runtime.backend().name();
   info.threads = runtime.team.size();
+  info.ranks = plan.ranks;
   info.vocab_size = config.vocab;
   info.layers = static_cast<int>(config.layers.size());
   info.hidden = config.hidden;

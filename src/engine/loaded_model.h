@@ -11,6 +11,7 @@
 #include "engine/drafting/text_drafters.h"
 #include "engine/memory_budget.h"
 #include "engine/memory_plan.h"
+#include "engine/ranks/ranks_executor.h"
 #include "engine/runtime.h"
 #include "engine/step/local_executor.h"
 #include "quire/engine.h"
@@ -37,15 +38,24 @@ struct LoadedModel {
   std::string identity;        // everything its results depend on besides its input; empty unless an option needs it
   std::string cache_identity;  // likewise of the bytes of a cached unit
   Adapters adapters;
+  std::unique_ptr<RankGroup> rank_group;        // nullptr: one rank; what computes has memory of its backends
   std::unique_ptr<TextDrafters> text_drafters;  // nullptr: no speculation
   std::unique_ptr<DraftModel> draft_model;      // nullptr: no drafter computes
   CacheShape cache;
-  std::unique_ptr<LocalExecutor> local;  // nullptr if `remote` computes
+  // One of them computes; the others are nullptr.
+  std::unique_ptr<LocalExecutor> local;
+  std::unique_ptr<RanksExecutor> ranks;
   std::unique_ptr<Executor> remote;
-  Executor& executor() const { return remote ? *remote : *local; }
+  Executor& executor() const { return remote ? *remote : ranks ? static_cast<Executor&>(*ranks) : *local; }
+  // Has `other` compute from now on.
+  void compute_by(std::unique_ptr<Executor> other);
+  // The decoder, or that of the first rank, for measuring; nullptr if `remote` computes.
+  Decoder* decoder() const { return ranks ? &ranks->rank(0).decoder() : local ? &local->decoder() : nullptr; }
 
   // As Engine::add_adapter(). No step may run meanwhile.
   void add_adapter(const AdapterOption& option);
+  // As Decoder::set_adapter(), on each rank.
+  void set_adapter(int number, const Adapter& adapter);
 
  private:
   size_t plan_within(size_t left, const ModelFacts& facts, int max_logits);
@@ -53,6 +63,10 @@ struct LoadedModel {
   void add_adapter(const AdapterOption& option, const Checkpoint& checkpoint);
   void load_control_vectors();
   void load_drafters(const Checkpoint& checkpoint, const DrafterFacts& facts);
+  void make_executor();
+  // f(executor, its backend) for each rank.
+  template <class F>
+  void for_each_rank(F f);
   void settle_memory(ModelFacts& facts, size_t memory_before, int max_logits);
   void describe(const Checkpoint& checkpoint);
   void describe_memory();

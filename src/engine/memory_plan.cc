@@ -12,6 +12,7 @@
 #include "engine/drafting/draft_stage.h"
 #include "engine/drafting/text_drafters.h"
 #include "engine/dtype_names.h"
+#include "engine/ranks/rank_group.h"
 #include "engine/step/local_executor.h"
 #include "engine/trace/engine_trace.h"
 #include "model/adapter/adapter_files.h"
@@ -69,8 +70,25 @@ DecoderLimits step_limits(const DrafterFacts& drafters, const ModelConfig& confi
   return limits;
 }
 
-OperationsBytes operations_bytes(const Machine& machine) {
-  return machine.operations_bytes ? machine.operations_bytes : CpuBackend::operations_bytes_with(machine.threads);
+// The sum over the ranks of what each allocates for its operations and by them: bytes_with(OperationsBytes).
+template <class BytesWith>
+size_t sum_over_ranks(const Machine& machine, int ranks, BytesWith bytes_with) {
+  if (ranks == 1)
+    return bytes_with(machine.operations_bytes ? machine.operations_bytes
+                                               : CpuBackend::operations_bytes_with(machine.threads));
+  size_t sum = 0;
+  for (int rank = 0; rank < ranks; ++rank)
+    sum += bytes_with(CpuBackend::operations_bytes_with(threads_of_rank(rank, ranks, machine.threads)));
+  return sum;
+}
+
+// Throws Error.
+void check_ranks(const EngineOptions& o) {
+  if (o.tensor_parallel_size < 1 || o.tensor_parallel_size > kMaxRanks)
+    throw invalid("--tensor-parallel-size must be between 1 and {}, not {}", kMaxRanks, o.tensor_parallel_size);
+  if (o.tensor_parallel_size > 1 && o.device != "cpu")
+    throw unsupported("--tensor-parallel-size {} works on the processor only; leave out --device {}",
+                      o.tensor_parallel_size, o.device);
 }
 
 void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machine& machine, MemoryPlan& plan) {
@@ -82,7 +100,11 @@ void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machin
   const size_t corpus = static_cast<size_t>(drafters.corpus_bytes) * kCorpusBytesPerFileByte;
   plan.loaded += corpus + drafters.weight_bytes + TextDrafters::memory_bytes(drafters.named.texts, 0, 0);
   plan.drafters = TextDrafters::memory_bytes(drafters.named.texts, plan.drafted_tokens, o.max_num_seqs) + corpus +
-                  draft_model_bytes(drafters, o, facts.config, plan.limits, operations_bytes(machine)) +
+                  draft_weight_bytes(drafters, o, facts.config) +
+                  sum_over_ranks(machine, plan.ranks,
+                                 [&](const OperationsBytes& operations) {
+                                   return draft_network_bytes(drafters, facts.config, plan.limits, operations);
+                                 }) +
                   DraftStage::memory_bytes(o, drafters.named.model.has_value(), facts.config.vocab, machine.threads);
 }
 
@@ -90,7 +112,9 @@ void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machin
 constexpr int kLeastContext = 4096;
 
 // Decides how many experts are in memory at a time. Returns what the cache may have of the memory that is left.
-size_t plan_experts(const ModelFacts& facts, const EngineOptions& o, const Machine& machine, MemoryPlan& plan) {
+// layout: the cache of all ranks.
+size_t plan_experts(const ModelFacts& facts, const EngineOptions& o, const Machine& machine, const CacheLayout& layout,
+                    MemoryPlan& plan) {
   const ExpertTotals& experts = facts.weights.experts;
   const auto left = [&] { return plan.budget - std::min(plan.budget, plan.without_cache()); };
   if (o.expert_bytes == kAllExperts) return left();
@@ -101,11 +125,15 @@ size_t plan_experts(const ModelFacts& facts, const EngineOptions& o, const Machi
   if (!machine.reads_experts && is_given)
     throw unsupported("--expert-memory is a size, but --device {} needs all experts in its memory; leave it out",
                       o.device);
+  if (plan.ranks > 1 && is_given)
+    throw unsupported("--expert-memory is a size, but ranks (--tensor-parallel-size {}) need all experts in memory",
+                      plan.ranks);
+  const bool reads_experts = machine.reads_experts && plan.ranks == 1;
   const int positions = facts.config.max_positions;
   const size_t one = o.kv_cache_bytes > 0  ? o.kv_cache_bytes
-                     : o.max_model_len > 0 ? least_cache_bytes(o, plan.layout, o.max_model_len)
-                                           : least_cache_bytes(o, plan.layout, std::min(positions, kLeastContext));
-  if (!machine.reads_experts || (!is_given && plan.without_cache() + one <= plan.budget)) return left();
+                     : o.max_model_len > 0 ? least_cache_bytes(o, layout, o.max_model_len)
+                                           : least_cache_bytes(o, layout, std::min(positions, kLeastContext));
+  if (!reads_experts || (!is_given && plan.without_cache() + one <= plan.budget)) return left();
   const auto count = static_cast<size_t>(experts.experts);
   const size_t least = static_cast<size_t>(experts.used) * experts.slot_bytes;
   if (is_given && o.expert_bytes < least)
@@ -124,8 +152,8 @@ size_t plan_experts(const ModelFacts& facts, const EngineOptions& o, const Machi
   }
   set_slots(static_cast<size_t>(experts.used));
   const size_t spare = left() + plan.experts, cache_memory = std::min(left(), std::max(spare / 4, one));
-  if (cache_memory < plan.layout.unit_bytes()) return cache_memory;
-  const size_t cache = size_cache(o, plan.layout, positions, cache_memory, plan.budget).bytes;
+  if (cache_memory < layout.unit_bytes()) return cache_memory;
+  const size_t cache = size_cache(o, layout, positions, cache_memory, plan.budget).bytes;
   set_slots(std::max((spare - cache) / experts.slot_bytes, static_cast<size_t>(experts.used)));
   return std::min(left(), cache_memory);
 }
@@ -183,7 +211,9 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   if (o.max_model_len > config.max_positions)
     throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", o.max_model_len,
                   config.max_positions);
+  check_ranks(o);
   MemoryPlan plan;
+  plan.ranks = o.tensor_parallel_size;
   plan.budget = machine.memory;
   plan.own_memory = machine.own_memory;
   plan.weight_type = facts.weights.main_type;
@@ -199,7 +229,10 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
 
   plan.weights = facts.weights.bytes;
   plan.activations =
-      LocalExecutor::memory_bytes(config, plan.limits, operations_bytes(machine)) +
+      sum_over_ranks(machine, plan.ranks,
+                     [&](const OperationsBytes& operations) {
+                       return LocalExecutor::memory_bytes(config, plan.limits, operations);
+                     }) +
       static_cast<size_t>(machine.threads) * static_cast<size_t>(config.vocab) * SamplerScratch::kBytesPerToken;
   plan.page_store = SharedPages::store_bytes(page_cache_options(o), plan.layout);
   plan.vocabulary = kVocabularyBytes + static_cast<size_t>(config.vocab) * kVocabularyBytesPerToken;
@@ -208,13 +241,14 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.adapters = facts.adapters.bytes + o.adapter_bytes;
   if (o.max_adapters > 0)
     plan.adapters += static_cast<size_t>(o.max_adapters) * largest_adapter_bytes(config, o.max_adapter_rank);
-  plan.control_vectors = facts.control_vectors;
+  plan.control_vectors = facts.control_vectors * static_cast<size_t>(plan.ranks);
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);
-  const size_t cache_memory = plan_experts(facts, o, machine, plan);
+  const CacheLayout of_all = plan.layout.of_all_ranks(plan.ranks);
+  const size_t cache_memory = plan_experts(facts, o, machine, of_all, plan);
   const size_t taken = plan.without_cache();
-  if (taken + plan.layout.unit_bytes() > plan.budget) refuse_plan(plan, o, taken + plan.layout.unit_bytes());
-  plan.cache = size_cache(o, plan.layout, config.max_positions, cache_memory, plan.budget);
+  if (taken + of_all.unit_bytes() > plan.budget) refuse_plan(plan, o, taken + of_all.unit_bytes());
+  plan.cache = size_cache(o, of_all, config.max_positions, cache_memory, plan.budget);
   plan.limits.max_positions = plan.cache.max_model_len;
   return plan;
 }
@@ -226,7 +260,7 @@ std::vector<MemoryRow> MemoryPlan::rows() const {
                    fmt::format("{} of {} at a time, the others are read from a file (--expert-memory)", expert_slots,
                                all_experts)});
   if (cache.max_model_len > 0) {
-    const size_t longest = layout.sequence_bytes(cache.max_model_len);
+    const size_t longest = layout.of_all_ranks(ranks).sequence_bytes(cache.max_model_len);
     const std::string tokens = layout.groups().size() == 1 && cache.states == 0
                                    ? fmt::format("{} tokens, ", int64_t{cache.units} * kPageTokens)
                                    : "";

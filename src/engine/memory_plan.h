@@ -71,6 +71,7 @@ struct MemoryPlan {
   bool own_memory = false;  // Machine::own_memory: page store, vocabulary and requests are not part of the sum
 
   // What it was computed for.
+  int ranks = 1;  // each has activations and a cache of its own; weights are one copy
   Activations activation_type = Activations::kF32;
   CacheLayout layout;
   DecoderLimits limits{};  // max_positions is the longest sequence that fits

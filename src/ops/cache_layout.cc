@@ -6,6 +6,7 @@
 #include <map>
 
 #include "kernels/kernels.h"
+#include "ops/communicator.h"
 
 namespace quire {
 namespace {
@@ -72,14 +73,45 @@ CacheLayout::CacheLayout(KvType type, std::vector<LayerCache> layers)
       groups_ = std::move(groups);
     }
   }
+  place_layers();
+}
+
+// The offsets of the groups' layers. A unit is at least as large as the largest group.
+void CacheLayout::place_layers() {
   for (size_t g = 0; g < groups_.size(); ++g) {
     size_t offset = 0;
     for (const int layer : groups_[g].layers) {
-      group_of_[static_cast<size_t>(layer)] = static_cast<int>(g);
-      offset_of_[static_cast<size_t>(layer)] = offset;
-      offset += bytes[static_cast<size_t>(layer)];
+      const auto i = static_cast<size_t>(layer);
+      group_of_[i] = static_cast<int>(g);
+      offset_of_[i] = offset;
+      offset += page_bytes(type_, layers_[i]);
     }
+    unit_bytes_ = std::max(unit_bytes_, offset);
   }
+}
+
+CacheLayout CacheLayout::of_rank(int rank, int ranks) const {
+  CacheLayout part = *this;
+  if (ranks == 1) return part;
+  for (LayerCache& layer : part.layers_) {
+    if (layer.kind != LayerCache::Kind::kKeysValues || layer.kv_heads < ranks) continue;
+    const Share heads = share_of(layer.kv_heads, rank, ranks);
+    layer.model_kv_heads = layer.kv_heads;
+    layer.first_kv_head = heads.begin;
+    layer.kv_heads = heads.size();
+  }
+  part.unit_bytes_ = 0;
+  part.place_layers();
+  return part;
+}
+
+CacheLayout CacheLayout::of_all_ranks(int ranks) const {
+  CacheLayout all = *this;
+  if (ranks == 1) return all;
+  all.unit_bytes_ = 0;
+  for (int rank = 0; rank < ranks; ++rank) all.unit_bytes_ += of_rank(rank, ranks).unit_bytes_;
+  all.state_bytes_ *= static_cast<size_t>(ranks);
+  return all;
 }
 
 size_t CacheLayout::sequence_units(int tokens, int rows) const {

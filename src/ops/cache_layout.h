@@ -23,6 +23,9 @@ struct LayerCache {
   int kv_heads = 0, key_dim = 0, value_dim = 0;
   int window = 0;          // tokens that the newest one sees, its own included; 0: all
   size_t state_bytes = 0;  // a multiple of 64
+  // Where ranks share the heads: kv_heads are those of this rank, the first of them is the model's number first_kv_head, and
+  // the model has model_kv_heads. 0: kv_heads are all.
+  int first_kv_head = 0, model_kv_heads = 0;
 
   bool operator==(const LayerCache&) const = default;
 };
@@ -64,10 +67,17 @@ class CacheLayout {
   size_t token_bytes() const;
   // The part of sequence_bytes() that stops growing: windows and state.
   size_t bounded_bytes(int tokens) const;
+  // What one of several ranks keeps: share_of() each layer's KV heads, or all where there are fewer heads than ranks, and
+  // whole states. Its groups and layers are these, so page tables are those of all ranks.
+  CacheLayout of_rank(int rank, int ranks) const;
+  // For counting memory: a unit's and a state's bytes are those of all ranks together.
+  CacheLayout of_all_ranks(int ranks) const;
   // Everything that the bytes of a unit or a state depend on, as text: for the keys of persisted pages.
   std::string identity() const;
 
  private:
+  void place_layers();
+
   KvType type_ = KvType::kBf16;
   std::vector<LayerCache> layers_;
   std::vector<Group> groups_;

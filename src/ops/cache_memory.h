@@ -19,6 +19,7 @@ struct CacheCopy {
 // Bytes of a unit or of a state.
 struct CachePlace {
   bool of_state = false;
+  int group = 0;  // of the layout: the one that the unit serves; of a state: 0
   int index = 0;
   size_t offset = 0, size = 0;
 };

@@ -72,6 +72,9 @@ struct Projection {
   float scale = 1;
   bool accumulate = false;             // y += instead of y =
   std::optional<Activations> as = {};  // the form of the inputs, as for prepare()
+  // > 0: y has this many KV heads, or the queries of each. Ranks that share the heads of a cache (LayerCache) need no others
+  // than their own; those columns of y are then undefined.
+  int kv_heads = 0;
 };
 inline constexpr size_t kMostTogether = 16;  // in a call
 

@@ -23,7 +23,7 @@ def recording(model, tmp_path):
 
 
 def test_a_run_replays_with_other_threads_and_kernels(recording):
-    for flags in [], ["-t", "1"], ["--kernels", "reference"]:
+    for flags in [], ["-t", "1"], ["--kernels", "reference"], ["-tp", "3"]:
         done = quire("replay", recording, *flags)
         assert done.returncode == 0 and "equal bit by bit" in done.stdout, done.stderr
 

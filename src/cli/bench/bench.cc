@@ -52,7 +52,7 @@ std::vector<Adapter> random_adapters(LoadedModel& model, const BenchOptions& o) 
                                       static_cast<uint64_t>(i), model.runtime.backend(), model.runtime.team));
   if (!adapters.empty() && adapters[0].changes.empty())
     throw unsupported("{} has no linears that adapters can change", model.info.name);
-  for (int i = 0; i < o.adapters; ++i) model.local->decoder().set_adapter(i, adapters[static_cast<size_t>(i)]);
+  for (int i = 0; i < o.adapters; ++i) model.set_adapter(i, adapters[static_cast<size_t>(i)]);
   return adapters;
 }
 

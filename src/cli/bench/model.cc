@@ -10,10 +10,10 @@
 namespace quire {
 namespace {
 
-StepLoad load_of(const Batch& batch) {
+StepLoad load_of(const ForwardInput& step) {
   StepLoad load;
-  for (const Span& span : batch.spans) load.spans.push_back({1, span.rows, span.position});
-  load.logits = static_cast<int>(std::ranges::count_if(batch.rows, [](const Row& row) { return row.wants_logits; }));
+  for (const Span& span : step.spans) load.spans.push_back({1, span.rows, span.position});
+  load.logits = static_cast<int>(std::ranges::count_if(step.rows, [](const Row& row) { return row.wants_logits; }));
   return load;
 }
 
@@ -94,17 +94,20 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
       machine[t].push_back(rates);
       ExpertStore* const experts = model_.target.weights.experts.get();
       if (experts) experts->take_reads();
+      const GatherCounts before = gather_counts();
       const double seconds = seconds_of([&] { run_test(test, test.tokens); });
+      r.gathered += gather_counts() - before;
       if (experts) r.experts += experts->take_reads();
       r.seconds += seconds;
       double least = 0, bytes = 0;
       int steps = 0;
-      for_steps(test, test.tokens, [&](const Batch& batch) {
-        const Work work = work_of(batch);
+      for_steps(test, test.tokens, [&](const ForwardInput& step) {
+        const Work work = work_of(step);
         least += least_seconds(work, rates);
         bytes += work.bytes;
         ++steps;
       });
+      r.steps += steps;
       const double tokens = static_cast<double>(test.tokens) * test.batch;
       r.rates.add(tokens / seconds);
       r.limits.add(tokens / least);
@@ -127,9 +130,9 @@ std::vector<std::vector<BenchProfile>> ModelBench::profiles(int repetitions) {
       const MachineRates rates = measure_machine();
       const bool decode = test.kind == BenchTest::Kind::kDecode;
       const size_t first = runs[t].size();
-      for_steps(test, test.tokens, [&](const Batch& batch) {
+      for_steps(test, test.tokens, [&](const ForwardInput& step) {
         if (decode || runs[t].size() == first) runs[t].push_back({.test = test, .operations = {}, .machine = rates});
-        profile_step(batch, runs[t].back());
+        profile_step(step, runs[t].back());
       });
     }
   }
@@ -147,19 +150,26 @@ std::vector<BenchProfile> ModelBench::profile(int repetitions) {
   return medians;
 }
 
-void ModelBench::profile_step(const Batch& batch, BenchProfile& profile) {
-  model_.local->decoder().profile(&profile.operations);
-  profile.seconds += seconds_of([&] { sample_greedily(model_.local->decoder().forward(batch), profile.operations); });
-  model_.local->decoder().profile(nullptr);
+std::span<float> ModelBench::compute(const ForwardInput& step) {
+  model_.executor().launch(step);
+  return model_.executor().wait().logits;
+}
+
+GatherCounts ModelBench::gather_counts() const { return model_.ranks ? model_.ranks->gathered() : GatherCounts(); }
+
+void ModelBench::profile_step(const ForwardInput& step, BenchProfile& profile) {
+  model_.decoder()->profile(&profile.operations);
+  profile.seconds += seconds_of([&] { sample_greedily(compute(step), profile.operations); });
+  model_.decoder()->profile(nullptr);
   ++profile.steps;
-  const auto work = step_work(work_, load_of(batch));
+  const auto work = step_work(work_, load_of(step));
   for (size_t i = 0; i < kStepOps; ++i) profile.work[i] += work[i];
 }
 
-Work ModelBench::work_of(const Batch& batch) const {
-  Work work = total_work(step_work(work_, load_of(batch)));
+Work ModelBench::work_of(const ForwardInput& step) const {
+  Work work = total_work(step_work(work_, load_of(step)));
   std::vector<int> read;
-  for (const Span& span : batch.spans) {
+  for (const Span& span : step.spans) {
     if (span.adapter < 0) continue;
     Work of_span = adapter_work_;
     for (double& count : of_span.multiply_adds) count *= span.rows;
@@ -216,13 +226,13 @@ void ModelBench::fill(int sequence, int tokens) {
   int& filled = filled_[static_cast<size_t>(sequence)];
   while (filled < tokens) {
     const int count = std::min(model_.plan.limits.max_rows, tokens - filled);
-    model_.local->decoder().forward(chunk(sequence, filled, count));
+    compute(chunk(sequence, filled, count));
     filled += count;
   }
 }
 
 void ModelBench::run_test(const BenchTest& test, int tokens) {
-  for_steps(test, tokens, [&](const Batch& batch) { model_.local->decoder().forward(batch); });
+  for_steps(test, tokens, [&](const ForwardInput& step) { compute(step); });
 }
 
 template <class Step>
@@ -234,9 +244,9 @@ void ModelBench::for_steps(const BenchTest& test, int tokens, const Step& step) 
   const int most = model_.plan.limits.max_rows;
   for (int at = 0; at < tokens; at += most) {
     const int count = std::min(most, tokens - at);
-    const Batch batch = chunk(0, test.depth + at, count, test.adapters);
-    rows_.back().wants_logits = model_.target.config.has_logits && at + count == tokens;
-    step(batch);
+    chunk(0, test.depth + at, count, test.adapters);
+    input_.rows.back().wants_logits = model_.target.config.has_logits && at + count == tokens;
+    step(input_);
   }
 }
 
@@ -250,21 +260,21 @@ Span ModelBench::span(int sequence, int row, int rows, int position, int adapter
           .adapter = adapters > 0 ? sequence % adapters : -1};
 }
 
-Batch ModelBench::chunk(int sequence, int from, int count, int adapters) {
-  rows_.clear();
-  for (int i = 0; i < count; ++i) rows_.push_back({token(sequence, from + i), from + i, false});
-  spans_.assign(1, span(sequence, 0, count, from, adapters));
-  return {rows_, spans_};
+const ForwardInput& ModelBench::chunk(int sequence, int from, int count, int adapters) {
+  input_.rows.clear();
+  for (int i = 0; i < count; ++i) input_.rows.push_back({token(sequence, from + i), from + i, false});
+  input_.spans.assign(1, span(sequence, 0, count, from, adapters));
+  return input_;
 }
 
-Batch ModelBench::next_tokens(int sequences, int position, int adapters) {
-  rows_.clear();
-  spans_.clear();
+const ForwardInput& ModelBench::next_tokens(int sequences, int position, int adapters) {
+  input_.rows.clear();
+  input_.spans.clear();
   for (int s = 0; s < sequences; ++s) {
-    spans_.push_back(span(s, s, 1, position, adapters));
-    rows_.push_back({token(s, position), position, true});
+    input_.spans.push_back(span(s, s, 1, position, adapters));
+    input_.rows.push_back({token(s, position), position, true});
   }
-  return {rows_, spans_};
+  return input_;
 }
 
 // Tests go back to earlier positions with a later state: as fast, though not the right tokens.

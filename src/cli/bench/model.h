@@ -28,9 +28,11 @@ struct BenchResult {
   Samples limits;          // the machine's limit at each sample, in the same unit
   Samples of_limit;        // each sample divided by its limit
   double bytes = 0;        // what a decode step, or the whole prefill, reads of weights and cache
-  MachineRates machine{};  // medians
-  ExpertReads experts;     // of all samples; nothing if all experts are in memory
+  GatherCounts gathered;   // by one of several ranks, in all samples
+  ExpertReads experts;     // in all samples; nothing if all experts are in memory
+  int steps = 0;           // in all samples
   double seconds = 0;      // of all samples
+  MachineRates machine{};  // medians
 };
 
 // Time by operation of the median prefill, or of the median decode step. It is one actual run, so its parts add up; a
@@ -74,11 +76,13 @@ class ModelBench {
   template <class Step>
   void for_steps(const BenchTest& test, int tokens, const Step& step);
   Span span(int sequence, int row, int rows, int position, int adapters) const;
-  Batch chunk(int sequence, int from, int count, int adapters = 0);
-  Batch next_tokens(int sequences, int position, int adapters);
-  Work work_of(const Batch& batch) const;
+  const ForwardInput& chunk(int sequence, int from, int count, int adapters = 0);
+  const ForwardInput& next_tokens(int sequences, int position, int adapters);
+  Work work_of(const ForwardInput& step) const;
+  std::span<float> compute(const ForwardInput& step);
+  GatherCounts gather_counts() const;
   TokenId token(int sequence, int position) const;
-  void profile_step(const Batch& batch, BenchProfile& profile);
+  void profile_step(const ForwardInput& step, BenchProfile& profile);
   MachineRates measure_machine();
   void sample_greedily(std::span<float> logits, StepProfile& profile);
 
@@ -90,8 +94,7 @@ class ModelBench {
   MachineProbe machine_;
   std::vector<std::vector<std::vector<int32_t>>> tables_;  // each sequence's page tables, by group of the cache layout
   std::vector<int> filled_;                                // cached tokens of each sequence
-  std::vector<Row> rows_;
-  std::vector<Span> spans_;
+  ForwardInput input_;
   std::vector<SamplerScratch> scratch_;  // one per thread
   Progress& progress_;
 };

@@ -104,6 +104,26 @@ void print_adapters(const BenchReport& report) {
   std::printf("\n%s", table.text().c_str());
 }
 
+// What one of several ranks did in gathers, for each step.
+struct StepGathers {
+  double gathers, bytes, seconds, share;  // share: of the step's time
+};
+StepGathers step_gathers(const BenchResult& r) {
+  const double seconds = static_cast<double>(r.gathered.nanoseconds) / 1e9;
+  return {.gathers = static_cast<double>(r.gathered.gathers) / r.steps,
+          .bytes = static_cast<double>(r.gathered.bytes) / r.steps,
+          .seconds = seconds / r.steps,
+          .share = seconds / r.seconds};
+}
+
+std::string describe_gathers(const BenchResult& r, const ModelInfo& info) {
+  const StepGathers step = step_gathers(r);
+  return fmt::format(
+      "{} {}: {} ranks; a step has {:.0f} gathers, {:.1f} KiB received, {:.0f} us with waiting ({:.1f} %)",
+      kind_name(r.test.kind), r.test.tokens, info.ranks, step.gathers, step.bytes / 1024, 1e6 * step.seconds,
+      100 * step.share);
+}
+
 void print_results(const BenchReport& report) {
   const ModelInfo& info = *report.model;
   std::printf("%s: %s, %.1f M parameters, %.1f MiB\n%s\n%s kernels, %s activations, %s KV cache, %d threads\n\n",
@@ -121,6 +141,9 @@ void print_results(const BenchReport& report) {
     machine.push_back(r.machine);
   }
   std::printf("%s\nlimit: %s\n", table.text().c_str(), describe(median_of(machine)).c_str());
+  for (const BenchResult& r : report.results) {
+    if (r.gathered.gathers > 0) std::printf("%s\n", describe_gathers(r, *report.model).c_str());
+  }
   if (info.expert_slots > 0) print_expert_reads(report);
   print_adapters(report);
 }
@@ -168,19 +191,25 @@ Json experts_json(const BenchResult& r) {
 }
 
 Json to_json(const BenchResult& r) {
-  return {{"test", kind_name(r.test.kind)},
-          {"tokens", r.test.tokens},
-          {"depth", r.test.depth},
-          {"batch", r.test.batch},
-          {"adapters", r.test.adapters},
-          {"tokens_per_second", r.rates.median()},
-          {"min", r.rates.low()},
-          {"max", r.rates.high()},
-          {"samples", r.rates.values},
-          {"limit_tokens_per_second", r.limits.median()},
-          {"of_limit", r.of_limit.median()},
-          {"bytes_read", r.bytes},
-          {"machine", to_json(r.machine)}};
+  Json out = {{"test", kind_name(r.test.kind)},
+              {"tokens", r.test.tokens},
+              {"depth", r.test.depth},
+              {"batch", r.test.batch},
+              {"tokens_per_second", r.rates.median()},
+              {"min", r.rates.low()},
+              {"max", r.rates.high()},
+              {"samples", r.rates.values},
+              {"limit_tokens_per_second", r.limits.median()},
+              {"of_limit", r.of_limit.median()},
+              {"bytes_read", r.bytes},
+              {"machine", to_json(r.machine)}};
+  if (r.gathered.gathers == 0) return out;
+  const StepGathers step = step_gathers(r);
+  out["gathers_per_step"] = step.gathers;
+  out["gathered_bytes_per_step"] = step.bytes;
+  out["gather_seconds_per_step"] = step.seconds;
+  out["gather_share"] = step.share;
+  return out;
 }
 
 Json profile_json(const BenchProfile& p, double empty_loop) {

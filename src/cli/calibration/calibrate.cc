@@ -12,7 +12,7 @@ namespace {
 // Takes the collector away again, whatever happens.
 class Observed {
  public:
-  Observed(LoadedModel& model, InputObserver& observer) : operations_(model.local->decoder().operations()) {
+  Observed(LoadedModel& model, InputObserver& observer) : operations_(model.decoder()->operations()) {
     operations_.observe_inputs(&observer);
   }
   ~Observed() { operations_.observe_inputs(nullptr); }
@@ -27,7 +27,7 @@ class Observed {
 
 void calibrate(LoadedModel& model, const TextChunks& text, InputCollector& inputs, bool with_output,
                const std::function<void(size_t computed, size_t total)>& progress) {
-  assert(model.local);
+  assert(model.decoder());
   const auto most = static_cast<size_t>(with_output ? kScoredRows : model.options.max_num_batched_tokens);
   SingleSequence sequence(model);
   const Observed observed(model, inputs);

@@ -18,6 +18,7 @@
 #include "engine/device.h"
 #include "engine/dtype_names.h"
 #include "engine/option_names.h"
+#include "engine/ranks/rank_group.h"
 #include "engine/tuner.h"
 #include "json/parse.h"
 #include "model/model_text.h"
@@ -138,6 +139,15 @@ std::string check_whole_number(const std::string& text) {
   return good ? "" : "must be a whole number, not " + text;
 }
 
+void add_ranks_option(CLI::App& app, int& ranks) {
+  app.add_option("--tensor-parallel-size", ranks,
+                 "or -tp N: so many teams of threads share each layer's outputs and heads; the answers are the same "
+                 "(docs/scale.md)")
+      ->check(between(1, kMaxRanks))
+      ->group(kComputeGroup)
+      ->capture_default_str();
+}
+
 void add_kernels_option(CLI::App& app, std::string& kernels) {
   app.add_option("--kernels", kernels, "instruction set of the kernels; must be one that this machine has")
       ->check(CLI::IsMember({"auto", "reference", "avx2", "avx2vnni", "avx512", "avx512bf16", "amx"}))
@@ -195,6 +205,7 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->check(between(0, kMaxThreads))
       ->group(kComputeGroup)
       ->capture_default_str();
+  add_ranks_option(app, o.tensor_parallel_size);
   add_kernels_option(app, o.kernels);
   app.add_option("--device", o.device, "what computes: cpu; cuda or cuda:N, an NVIDIA GPU (docs/cuda.md)")
       ->check(is_device())

@@ -39,7 +39,8 @@ std::string check_decimal(const std::string& text);
 // For seeds and sizes: what is wrong, or an empty string. CLI11 alone reads -1 and 10^20 as 2^64 - 1, and 010 as 8.
 std::string check_whole_number(const std::string& text);
 
-// --kernels alone, for commands without a model.
+// --tensor-parallel-size and --kernels alone, for commands without the flags of a model.
+void add_ranks_option(CLI::App& app, int& ranks);
 void add_kernels_option(CLI::App& app, std::string& kernels);
 
 // Bytes per second that `threads` threads (0: all usable cores) read from memory, which bounds decoding speed. Takes a

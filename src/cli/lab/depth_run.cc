@@ -47,9 +47,9 @@ DepthTime DepthRun::append(int count) {
     ids_.push_back(static_cast<TokenId>((position * 104729 + 17) % model_.target.config.vocab));
   }
   StepProfile profile;
-  model_.local->decoder().profile(&profile);
+  model_.decoder()->profile(&profile);
   const double seconds = seconds_of([&] { sequence_.append(ids_, false); });
-  model_.local->decoder().profile(nullptr);
+  model_.decoder()->profile(nullptr);
   return {seconds, profile.seconds[static_cast<size_t>(StepOp::kAttention)]};
 }
 

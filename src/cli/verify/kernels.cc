@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cassert>
 #include <cstdint>
 #include <cstdio>
 #include <iterator>
@@ -165,6 +166,7 @@ TokenIds prompt_of(const LoadedModel& model, size_t count) {
 
 // Switches the model to another kernel set; the weights stay.
 void use_kernels(LoadedModel& model, const KernelSet& kernels, Activations activations) {
+  assert(!model.ranks);
   model.local.reset();  // its memory first
   model.runtime.device = std::make_unique<CpuBackend>(kernels, model.runtime.team);
   model.local = std::make_unique<LocalExecutor>(model.target.config, model.target.weights, model.cache,

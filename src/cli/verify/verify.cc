@@ -213,6 +213,8 @@ void add_verify_command(CLI::App& app) {
       ->capture_default_str();
   command->callback([o, command] {
     if (!o->expected.empty()) return verify_file(*o);
+    if (o->engine.tensor_parallel_size > 1)
+      throw CLI::ValidationError("--tensor-parallel-size", "must be 1 to compare kernel sets");
     if (command->get_option("--activations")->count() == 0) o->engine.activations = "auto";
     verify_kernel_sets(*o);
   });

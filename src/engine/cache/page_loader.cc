@@ -102,7 +102,8 @@ bool PageLoader::advance(Sequence& s) {
 void PageLoader::take(const Sequence& s, const Slot& slot, size_t at) {
   const auto from = buffer(at);
   if (slot.group >= 0) {
-    orders_.write({.index = kernel_unit(s.pages.unit(slot.group, slot.page)), .size = from.size()}, from);
+    orders_.write({.group = slot.group, .index = kernel_unit(s.pages.unit(slot.group, slot.page)), .size = from.size()},
+                  from);
   } else {
     const size_t begin = static_cast<size_t>(slot.part) * from.size();
     const size_t size = std::min(from.size(), cache_.shared().state_bytes() - begin);

@@ -83,7 +83,7 @@ void SharedPages::keep_unit(PageKey key, int group, UnitId unit) {
   if (!store_) return;
   key = unit_key(key, group);
   if (store_->find(key) != PageStore::Tier::kNone) return;
-  const auto bytes = orders_.read({.index = kernel_unit(unit), .size = unit_bytes_});
+  const auto bytes = orders_.read({.group = group, .index = kernel_unit(unit), .size = unit_bytes_});
   if (!bytes.empty()) store_->put(key, bytes);
 }
 

@@ -39,9 +39,9 @@ SmallModelDrafter::SmallModelDrafter(Model model, std::string identity, DraftOut
 
 std::unique_ptr<DraftNetwork> SmallModelDrafter::make_network(const DraftTarget& target) {
   const auto first_layer = static_cast<int>(target.config.layers.size());
-  decoder_ = std::make_unique<Decoder>(small_.config, small_.weights, target.cache, target.backend, target.activations,
-                                       target.limits, first_layer);
-  return std::make_unique<TokenNetwork>(*decoder_, 0, output_.take(small_.weights, target.backend));
+  Decoder& decoder = decoders_.emplace_back(small_.config, small_.weights, target.cache, target.backend,
+                                            target.activations, target.limits, first_layer);
+  return std::make_unique<TokenNetwork>(decoder, 0, output_.take(small_.weights, target.backend));
 }
 
 void SmallModelDrafter::start(DraftNetwork& passes, const CacheLayout& layout, const DecoderLimits& limits) {
@@ -115,14 +115,14 @@ FeatureDrafter::FeatureDrafter(DrafterKind kind, FeatureLayer layer, DraftOutput
     : ChainDrafter(std::move(output)),
       kind_(kind),
       identity_(std::string(name(kind)) + " " + layer.identity),
-      layer_(std::move(layer)) {}
+      layer_(std::make_shared<FeatureLayer>(std::move(layer))) {}
 
 std::unique_ptr<DraftNetwork> FeatureDrafter::make_network(const DraftTarget& target) {
-  predictor_.emplace(std::move(*layer_), target.config, target.weights, target.cache, target.backend,
-                     target.activations, target.limits, static_cast<int>(target.config.layers.size()));
-  layer_.reset();
-  return std::make_unique<FeatureNetwork>(*predictor_, target.features(),
-                                          output_.take(predictor_->output_weights(), target.backend));
+  FeaturePredictor& predictor =
+      predictors_.emplace_back(layer_, target.config, target.weights, target.cache, target.backend, target.activations,
+                               target.limits, static_cast<int>(target.config.layers.size()));
+  return std::make_unique<FeatureNetwork>(predictor, target.features(),
+                                          output_.take(predictor.output_weights(), target.backend));
 }
 
 ChainRequest FeatureDrafter::request(Sequence& s, int depth, uint64_t step, int) {

@@ -1,6 +1,7 @@
 // Drafters that draft token after token: a small model, the target's first layers, a layer that predicts hidden states.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,7 +53,7 @@ class SmallModelDrafter : public ChainDrafter {
 
   Model small_;
   std::string identity_;
-  std::unique_ptr<Decoder> decoder_;
+  std::deque<Decoder> decoders_;  // of the networks
   struct Window {
     int group, tokens;
   };
@@ -88,8 +89,8 @@ class FeatureDrafter : public ChainDrafter {
  private:
   DrafterKind kind_;
   std::string identity_;
-  std::optional<FeatureLayer> layer_;  // until make_network()
-  std::optional<FeaturePredictor> predictor_;
+  std::shared_ptr<FeatureLayer> layer_;
+  std::deque<FeaturePredictor> predictors_;  // of the networks
 };
 
 }  // namespace quire

@@ -88,7 +88,7 @@ DraftOutput::DraftOutput(TokenIds frequent) : ids_(std::move(frequent)) { std::r
 
 const Linear& DraftOutput::take(const Weights& weights, Backend& backend) {
   if (ids_.empty()) return weights.output;
-  subset_ = take_output_rows(weights, ids_, backend);
+  if (!subset_) subset_ = take_output_rows(weights, ids_, backend);
   assert(std::ranges::equal(subset_->ids, ids_));
   return subset_->matrix;
 }

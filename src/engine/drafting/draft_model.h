@@ -56,7 +56,7 @@ class DraftModel {
   virtual bool sequential() const { return true; }     // a pass for each further token
   virtual std::string identity() const { return {}; }  // names what it keeps in the cache's pages
 
-  // What computes, once. What `target` names and this drafter must outlive it.
+  // What computes; one for each rank. What `target` names and this drafter must outlive it.
   virtual std::unique_ptr<DraftNetwork> make_network(const DraftTarget& target) = 0;
   // Before the first draft(). passes: those of the network, by whoever has it; it must outlive the drafter. limits: the
   // target's.
@@ -73,7 +73,7 @@ class DraftModel {
 class DraftOutput {
  public:
   explicit DraftOutput(TokenIds frequent = {});  // none: all tokens
-  // The matrix, once. The weights, which are the backend's, must outlive this.
+  // The matrix. The weights, which are the backend's and always the same, must outlive this.
   const Linear& take(const Weights& weights, Backend& backend);
   std::span<const TokenId> ids() const { return ids_; }  // the tokens of its rows; empty: all
 

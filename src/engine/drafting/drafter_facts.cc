@@ -100,27 +100,31 @@ DrafterFacts read_drafter_facts(const EngineOptions& o, const Checkpoint& checkp
   return facts;
 }
 
-size_t draft_model_bytes(const DrafterFacts& facts, const EngineOptions& o, const ModelConfig& target,
-                         const DecoderLimits& limits, const OperationsBytes& operations_bytes) {
+size_t draft_weight_bytes(const DrafterFacts& facts, const EngineOptions& o, const ModelConfig& target) {
   if (!facts.named.model) return 0;
   size_t bytes = facts.weight_bytes;
   if (!o.draft_vocabulary.empty()) {
     const PackedMatrix& all = facts.output;
     bytes += describe_packed(all.format, all.factor, drafted_vocabulary(o, target), all.cols).bytes();
   }
+  return bytes;
+}
+
+size_t draft_network_bytes(const DrafterFacts& facts, const ModelConfig& target, const DecoderLimits& limits,
+                           const OperationsBytes& operations_bytes) {
+  if (!facts.named.model) return 0;
   switch (*facts.named.model) {
     case DrafterKind::kEarlyExit:
-      return bytes;  // it computes with the target's activations
+      return 0;  // it computes with the target's activations
     case DrafterKind::kMedusa:
-      return bytes + Medusa::memory_bytes(facts.heads, target, limits.max_logits) +
+      return Medusa::memory_bytes(facts.heads, target, limits.max_logits) +
              operations_bytes(Medusa::limits(facts.heads, target, limits.max_logits));
     case DrafterKind::kEagle:
     case DrafterKind::kMtp:
-      return bytes + FeaturePredictor::memory_bytes(*facts.layers, limits) +
+      return FeaturePredictor::memory_bytes(*facts.layers, limits) +
              operations_bytes(FeaturePredictor::operation_limits(*facts.layers, limits));
     default:
-      return bytes + Decoder::memory_bytes(*facts.layers, limits) +
-             operations_bytes(operation_limits(*facts.layers, limits));
+      return Decoder::memory_bytes(*facts.layers, limits) + operations_bytes(operation_limits(*facts.layers, limits));
   }
 }
 

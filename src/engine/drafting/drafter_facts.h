@@ -39,9 +39,10 @@ struct DrafterFacts {
 DrafterFacts read_drafter_facts(const EngineOptions& options, const Checkpoint& checkpoint, const ModelConfig& target,
                                 const PackedMatrix& target_output);
 
-// The memory of the drafter that computes, with its weights; 0 without one.
-size_t draft_model_bytes(const DrafterFacts& facts, const EngineOptions& options, const ModelConfig& target,
-                         const DecoderLimits& limits, const OperationsBytes& operations_bytes);
+// The memory of the drafter that computes: its weights, and what a network takes besides. 0 without one.
+size_t draft_weight_bytes(const DrafterFacts& facts, const EngineOptions& options, const ModelConfig& target);
+size_t draft_network_bytes(const DrafterFacts& facts, const ModelConfig& target, const DecoderLimits& limits,
+                           const OperationsBytes& operations_bytes);
 
 // Of the tokens that drafters choose from.
 int drafted_vocabulary(const EngineOptions& options, const ModelConfig& target);

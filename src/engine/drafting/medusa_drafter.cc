@@ -6,12 +6,14 @@
 namespace quire {
 
 MedusaDrafter::MedusaDrafter(MedusaHeads heads, DraftOutput output)
-    : count_(static_cast<int>(heads.heads.size())), heads_(std::move(heads)), output_(std::move(output)) {}
+    : count_(static_cast<int>(heads.heads.size())),
+      heads_(std::make_shared<MedusaHeads>(std::move(heads))),
+      output_(std::move(output)) {}
 
 std::unique_ptr<DraftNetwork> MedusaDrafter::make_network(const DraftTarget& target) {
-  medusa_.emplace(std::move(*heads_), target.config, target.backend, target.activations, target.limits.max_logits);
-  heads_.reset();
-  return std::make_unique<MedusaNetwork>(*medusa_, target.features(), output_.take(target.weights, target.backend));
+  Medusa& medusa =
+      medusas_.emplace_back(heads_, target.config, target.backend, target.activations, target.limits.max_logits);
+  return std::make_unique<MedusaNetwork>(medusa, target.features(), output_.take(target.weights, target.backend));
 }
 
 void MedusaDrafter::start(DraftNetwork& passes, const CacheLayout&, const DecoderLimits&) { passes_ = &passes; }

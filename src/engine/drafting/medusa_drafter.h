@@ -1,7 +1,8 @@
 // Drafts by Medusa heads: all tokens of a draft in one pass.
 #pragma once
 
-#include <optional>
+#include <deque>
+#include <memory>
 #include <vector>
 
 #include "engine/drafting/draft_model.h"
@@ -20,9 +21,9 @@ class MedusaDrafter : public DraftModel {
 
  private:
   int count_;
-  std::optional<MedusaHeads> heads_;  // until make_network()
+  std::shared_ptr<const MedusaHeads> heads_;
   DraftOutput output_;
-  std::optional<Medusa> medusa_;
+  std::deque<Medusa> medusas_;  // of the networks
   DraftNetwork* passes_ = nullptr;
 
   // Reused from step to step.

@@ -37,7 +37,7 @@ void run(EngineOptions options, MessageChannel& channel) {
   try {
     LoadedModel model(std::move(options));
     channel.send(encode({.json = {{"units", model.cache.units}, {"states", model.cache.states}}}));
-    serve_executor(*model.local, channel);
+    serve_executor(model.executor(), channel);
   } catch (const std::exception& e) {
     channel.send(encode({.json = {{"error", e.what()}}}));
   }

@@ -10,12 +10,20 @@
 namespace quire {
 
 Json to_json(const CachePlace& place) {
-  return {{"of_state", place.of_state}, {"index", place.index}, {"offset", place.offset}, {"size", place.size}};
+  return {{"of_state", place.of_state},
+          {"group", place.group},
+          {"index", place.index},
+          {"offset", place.offset},
+          {"size", place.size}};
 }
 
 CachePlace read_place(const JsonField& json) {
+  const auto number = [&](const char* name) {
+    return static_cast<int>(json.at(name).integer(0, std::numeric_limits<int32_t>::max()));
+  };
   return {.of_state = json.get<bool>("of_state"),
-          .index = static_cast<int>(json.at("index").integer(0, std::numeric_limits<int32_t>::max())),
+          .group = number("group"),
+          .index = number("index"),
           .offset = json.get<uint64_t>("offset"),
           .size = json.get<uint64_t>("size")};
 }

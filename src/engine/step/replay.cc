@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "engine/dtype_names.h"
+#include "engine/ranks/ranks_executor.h"
+#include "engine/step/local_executor.h"
 #include "kv/unit_pool.h"
 
 namespace quire {
@@ -16,6 +18,12 @@ auto value_of(const Names& names, const std::string& name, const char* field) {
   return *value;
 }
 
+std::unique_ptr<Executor> make_executor(const Model& model, const CacheShape& shape, Runtime& runtime,
+                                        Activations activations, const DecoderLimits& limits, RankGroup* ranks) {
+  if (ranks) return std::make_unique<RanksExecutor>(model.config, model.weights, shape, *ranks, activations, limits);
+  return std::make_unique<LocalExecutor>(model.config, model.weights, shape, runtime.backend(), activations, limits);
+}
+
 int drafted_rows(const ForwardInput& input) {
   int drafted = 0;
   for (const Span& span : input.spans) drafted += span.drafts;
@@ -24,12 +32,14 @@ int drafted_rows(const ForwardInput& input) {
 
 }  // namespace
 
-Replay::Replay(const RecordingHeader& header, const Model& model, Runtime& runtime)
+Replay::Replay(const RecordingHeader& header, const Model& model, Runtime& runtime, int ranks)
     : header_(header),
       config_(model.config),
       layout_(cache_layout(model.config, value_of(kKvTypeNames, header.kv_cache_dtype, "kv_cache_dtype"))),
-      executor_(model.config, model.weights, {layout_, header.units, header.states}, runtime.backend(),
-                value_of(kActivationsNames, header.activations, "activations"), header.limits) {}
+      ranks_(ranks > 1 ? std::make_unique<RankGroup>(runtime.cpu, ranks, runtime.team.size()) : nullptr),
+      executor_(make_executor(model, {layout_, header.units, header.states}, runtime,
+                              value_of(kActivationsNames, header.activations, "activations"), header.limits,
+                              ranks_.get())) {}
 
 void Replay::check(SequenceId sequence, const Span& span) const {
   const auto refuse = [&](const char* what) {
@@ -102,8 +112,8 @@ std::optional<ReplayDifference> Replay::run(const RecordedStep& step) {
   check(step);
   const ForwardInput& input = step.forward.input;
   drafted_ = drafted_rows(input);
-  executor_.launch(input);
-  const std::span<const float> logits = executor_.wait().logits;
+  executor_->launch(input);
+  const std::span<const float> logits = executor_->wait().logits;
   rows_ += input.rows.size();
   logits_ += step.logits.size();
   const auto vocab = static_cast<size_t>(config_.vocab);

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/ranks/rank_group.h"
 #include "engine/runtime.h"
-#include "engine/step/local_executor.h"
+#include "engine/step/executor.h"
 #include "engine/step/recording.h"
 
 namespace quire {
@@ -22,8 +24,9 @@ struct ReplayDifference {
 
 class Replay {
  public:
-  // With a cache of its own, of the recorded size. The arguments must outlive it. Throws Error if the memory is short.
-  Replay(const RecordingHeader& header, const Model& model, Runtime& runtime);
+  // With a cache of its own, of the recorded size. The arguments must outlive it. ranks: that compute; more than one on the
+  // processor only. Throws Error if the memory is short.
+  Replay(const RecordingHeader& header, const Model& model, Runtime& runtime, int ranks = 1);
 
   // Returns the first row that differs. Throws Error if the step does not fit the model or the header.
   std::optional<ReplayDifference> run(const RecordedStep& step);
@@ -38,7 +41,8 @@ class Replay {
   const RecordingHeader header_;
   const ModelConfig& config_;
   const CacheLayout layout_;
-  LocalExecutor executor_;
+  std::unique_ptr<RankGroup> ranks_;  // nullptr: one
+  std::unique_ptr<Executor> executor_;
   int drafted_ = 0;  // rows of the last step
   uint64_t rows_ = 0, logits_ = 0;
 };

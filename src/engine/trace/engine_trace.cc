@@ -25,7 +25,7 @@ std::unique_ptr<EngineTrace> EngineTrace::open(LoadedModel& model) {
   const EngineOptions& o = model.options;
   if (o.trace_out.empty()) return nullptr;
   // With an executor process, the operations are in the other process.
-  const bool operations = o.trace_detail == TraceDetail::kOperations && model.local;
+  const bool operations = o.trace_detail == TraceDetail::kOperations && model.decoder();
   const size_t most_operations =
       operations ? model.target.config.layers.size() * kOperationsPerLayer + kOperationsOutside : 0;
   // Each running sequence may have a chunk, a first token and an end in one step.
@@ -50,11 +50,11 @@ EngineTrace::EngineTrace(LoadedModel& model, const TraceFileOptions& file, const
   if (!profiles_) return;
   operations_.reserve(most_operations);
   profile_.keep_spans(&operations_);
-  model_.local->decoder().profile(&profile_);
+  model_.decoder()->profile(&profile_);
 }
 
 EngineTrace::~EngineTrace() {
-  if (profiles_) model_.local->decoder().profile(nullptr);
+  if (profiles_) model_.decoder()->profile(nullptr);
 }
 
 int64_t EngineTrace::since_start(Clock::time_point time) const {
@@ -115,7 +115,7 @@ void EngineTrace::waited() {
 // Once nothing more is written, operations need not be timed.
 void EngineTrace::stop_if_ended() {
   if (!profiles_ || !writer_.ended()) return;
-  model_.local->decoder().profile(nullptr);
+  model_.decoder()->profile(nullptr);
   profiles_ = false;
   operations_.clear();
 }

@@ -27,11 +27,12 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
   const Inputs in =
       ops.prepare(step.work.x, norm, rows, {&w.q, stores ? &w.k : &w.q, stores ? &w.v : &w.q, a.gate ? &w.gate : &w.q});
   step.done(StepOp::kNormQuantize);
-  Projection projections[4] = {{.w = &w.q, .y = q}};
+  const int own_heads = a.whole_norm ? 0 : a.kv_heads;  // a norm of all heads together needs them all
+  Projection projections[4] = {{.w = &w.q, .y = q, .kv_heads = own_heads}};
   size_t count = 1;
   if (stores) {
-    projections[count++] = {.w = &w.k, .y = k};
-    projections[count++] = {.w = &w.v, .y = v};
+    projections[count++] = {.w = &w.k, .y = k, .kv_heads = own_heads};
+    projections[count++] = {.w = &w.v, .y = v, .kv_heads = own_heads};
   }
   if (a.gate) projections[count++] = {.w = &w.gate, .y = gate};
   ops.project(in, std::span(projections).first(count), rows);

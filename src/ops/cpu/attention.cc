@@ -5,6 +5,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/rows.h"
+#include "ops/communicator.h"
 #include "ops/cpu/rows.h"
 
 namespace quire {
@@ -26,15 +27,66 @@ size_t most_tiles(const AttentionOp::Limits& l) {
   return static_cast<size_t>(l.max_rows) * static_cast<size_t>(l.tiles_per_row);
 }
 
+// The heads of a layer that are this rank's.
+struct HeadShare {
+  Share queries;           // of the model's query heads
+  int first_kv = 0;        // of the model's KV heads: the first in the cache
+  SharedColumns attended;  // what the ranks then gather; without units: nothing
+};
+HeadShare head_share(const Compute& compute, const LayerCache& layer, const Rows& attended, int heads) {
+  if (!compute.ranks) return {.queries = {0, heads}, .attended = {}};
+  const int kv_heads = layer.model_kv_heads;
+  if (kv_heads == 0)  // the cache has all KV heads
+    return {.queries = compute.ranks->share(heads), .attended = {attended, heads, attended.cols / heads}};
+  const Share own = compute.ranks->share(kv_heads);
+  const int group = heads / kv_heads;
+  return {{own.begin * group, own.end * group}, own.begin, {attended, kv_heads, attended.cols / kv_heads}};
+}
+
+// The heads of a norm from `first` on.
+HeadNorm some_heads(HeadNorm norm, int first, int count) {
+  norm.groups = count;
+  const size_t skipped = norm.weight_stride * static_cast<size_t>(first);
+  if (norm.norm.weight) norm.norm.weight += skipped;
+  if (norm.norm.bias) norm.norm.bias += skipped;
+  return norm;
+}
+
+// Whether a norm takes all heads together.
+bool joins_heads(const HeadNorm& norm, int heads) { return norm.norm.kind != NormKind::kNone && norm.groups != heads; }
+
+// What concerns the heads in this rank's cache. first_stored: of its KV heads, the first that goes there.
+struct OwnPosition {
+  PositionArgs args;
+  int first_stored = 0;
+};
+OwnPosition own_position(const Compute& compute, const PositionArgs& a) {
+  const LayerCache& layer = a.cache.layout().layers()[static_cast<size_t>(a.layer)];
+  if (!compute.ranks || layer.model_kv_heads == 0) return {a};
+  const HeadShare own = head_share(compute, layer, {}, a.heads);
+  if (joins_heads(a.q_norm, a.heads) || joins_heads(a.k_norm, layer.model_kv_heads)) return {a, own.first_kv};
+  PositionArgs args = a;
+  args.heads = own.queries.size();
+  args.q = a.q.columns(own.queries.begin * a.key_dim, args.heads * a.key_dim);
+  args.q_norm = some_heads(a.q_norm, own.queries.begin, args.heads);
+  if (a.k.cols == 0) return {args};
+  args.k = a.k.columns(own.first_kv * a.key_dim, layer.kv_heads * a.key_dim);
+  args.v = a.v.columns(own.first_kv * a.value_dim, layer.kv_heads * a.value_dim);
+  args.k_norm = some_heads(a.k_norm, own.first_kv, layer.kv_heads);
+  args.v_norm = some_heads(a.v_norm, own.first_kv, layer.kv_heads);
+  return {args};
+}
+
 // One row: what PositionArgs describes.
-void position_row(const Compute& compute, const PositionArgs& a, const KvLayer& kv, int row, int page, int slot) {
+void position_row(const Compute& compute, const OwnPosition& own, const KvLayer& kv, int row, int page, int slot) {
   const KernelSet& kernels = compute.kernels;
+  const PositionArgs& a = own.args;
   float* const q = a.q.row(row);
   float* const k = a.k.cols > 0 ? a.k.row(row) : nullptr;
   float* const v = a.v.cols > 0 ? a.v.row(row) : nullptr;
   const auto key_stride = static_cast<size_t>(a.key_dim);
-  const StoreKvArgs store{.k = k,
-                          .v = v,
+  const StoreKvArgs store{.k = k ? k + own.first_stored * a.key_dim : nullptr,
+                          .v = v ? v + own.first_stored * a.value_dim : nullptr,
                           .k_stride = key_stride,
                           .v_stride = static_cast<size_t>(a.value_dim),
                           .kv = &kv,
@@ -105,10 +157,11 @@ KvLayer kv_layer(const CacheMemory& cache, int index) {
 void position_and_store(const Compute& compute, const PositionArgs& args, std::span<const AttentionSpan> spans,
                         int rows) {
   const KvLayer kv = kv_layer(args.cache, args.layer);
+  const OwnPosition own = own_position(compute, args);
   const auto span_rows = [&](const AttentionSpan& span, int begin, int end) {
     for (int i = begin; i < end; ++i) {
       const int position = span.position + i;
-      position_row(compute, args, kv, span.row + i, span.pages[position / kPageTokens], position % kPageTokens);
+      position_row(compute, own, kv, span.row + i, span.pages[position / kPageTokens], position % kPageTokens);
     }
   };
   if (spans.size() > 1) {
@@ -157,29 +210,53 @@ AttentionOp::~AttentionOp() = default;
 
 void AttentionOp::run(const Compute& compute, const AttentionSpec& spec, std::span<const AttentionSpan> spans) {
   const KvLayer kv = kv_layer(spec.cache, spec.layer);
-  const AttentionArgs args{.q = spec.q.data,
-                           .q_stride = spec.q.stride,
-                           .out = spec.out.data,
-                           .out_stride = spec.out.stride,
-                           .kv = &kv,
-                           .heads = spec.heads,
-                           .scale = spec.scale,
-                           .window = spec.window,
-                           .causal = spec.causal,
-                           .soft_cap = spec.soft_cap,
-                           .slopes = spec.slopes,
-                           .sinks = spec.sinks};
-  run_tiles(compute, args, spans);
+  AttentionArgs args{.q = spec.q.data,
+                     .q_stride = spec.q.stride,
+                     .out = spec.out.data,
+                     .out_stride = spec.out.stride,
+                     .kv = &kv,
+                     .heads = spec.heads,
+                     .scale = spec.scale,
+                     .window = spec.window,
+                     .causal = spec.causal,
+                     .soft_cap = spec.soft_cap,
+                     .slopes = spec.slopes,
+                     .sinks = spec.sinks};
+  if (!compute.ranks) return run_tiles(compute, args, spans);
+
+  const LayerCache& layer = spec.cache.layout().layers()[static_cast<size_t>(spec.layer)];
+  const HeadShare own = head_share(compute, layer, spec.out, spec.heads);
+  Share heads = own.queries;
+  if (layer.model_kv_heads > 0) {  // the kernels see a model of these heads
+    const int first = heads.begin;
+    args.q += static_cast<ptrdiff_t>(first) * layer.key_dim;
+    args.out += static_cast<ptrdiff_t>(first) * layer.value_dim;
+    if (args.slopes) args.slopes += first;
+    if (args.sinks) args.sinks += first;
+    args.heads = heads.size();
+    heads = {0, args.heads};
+  }
+  run_tiles(compute, args, heads, spans);
+  int rows = 0;
+  for (const AttentionSpan& span : spans) rows = std::max(rows, span.row + span.rows);
+  const SharedColumns gathered[] = {own.attended};
+  compute.ranks->gather(gathered, rows);
 }
 
 void AttentionOp::run_tiles(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans) {
+  run_tiles(compute, args, {0, args.heads}, spans);
+}
+
+void AttentionOp::run_tiles(const Compute& compute, const AttentionArgs& args, Share of_heads,
+                            std::span<const AttentionSpan> spans) {
   const int group = args.heads / args.kv->kv_heads, heads = std::min(group, kMaxTileQueries),
             rows = std::max(1, kMaxTileQueries / heads);
   tiles_.clear();
   int most_splits = 0;
   for (const AttentionSpan& span : spans) {
     // Rows are the inner loop, so that a thread's next tile finds the head's keys and values in its cache.
-    for (int head = 0; head < args.heads; head += std::min(heads, group - head % group)) {
+    for (int head = of_heads.begin, next; head < of_heads.end; head = next) {
+      next = std::min(head + std::min(heads, group - head % group), of_heads.end);
       for (int row = 0; row < span.rows; row += rows) {
         const int count = std::min(rows, span.rows - row), position = span.position + row;
         const int tokens = span.position + span.rows;
@@ -195,12 +272,13 @@ void AttentionOp::run_tiles(const Compute& compute, const AttentionArgs& args, s
                           .position = position,
                           .end = tokens,
                           .head = head,
-                          .heads = std::min(heads, group - head % group),
+                          .heads = next - head,
                           .split_begin = begin,
                           .split_end = end});
       }
     }
   }
+  if (tiles_.empty()) return;  // other ranks have all heads
   for (size_t i = 0; i + 1 < tiles_.size(); ++i) tiles_[i].next = &tiles_[i + 1];
   const auto count = static_cast<int>(tiles_.size());
   if (most_splits == 1 || count >= split_below_) {

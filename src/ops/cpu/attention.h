@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "ops/attention.h"
+#include "ops/communicator.h"
 #include "ops/cpu/compute.h"
 #include "ops/operation_limits.h"
 
@@ -39,7 +40,9 @@ class AttentionOp {
   AttentionOp& operator=(const AttentionOp&) = delete;
   // As Operations::attend().
   void run(const Compute& compute, const AttentionSpec& spec, std::span<const AttentionSpan> spans);
-  // What it comes down to, for any memory of a layer.
+  // What it comes down to, for any memory of a layer; for some of the query heads, or all.
+  void run_tiles(const Compute& compute, const AttentionArgs& args, Share of_heads,
+                 std::span<const AttentionSpan> spans);
   void run_tiles(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans);
 
   // What the constructor allocates: the tile list and the splits' results.

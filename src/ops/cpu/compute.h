@@ -6,6 +6,7 @@
 
 namespace quire {
 
+class Communicator;
 struct KernelSet;  // kernels/kernels.h
 class InputObserver;
 class Tuning;
@@ -16,6 +17,7 @@ struct Compute {
   Activations activations;
   const Tuning* tuning = nullptr;     // the loops to use; nullptr: the kernel set's own
   InputObserver* observer = nullptr;  // sees the inputs of linears; nullptr: nobody does
+  Communicator* ranks = nullptr;      // that share the work; nullptr: all of it is done here
 };
 
 }  // namespace quire

@@ -12,6 +12,9 @@ class CpuBackend final : public Backend {
   // All arguments must outlive it. tuning: the loops to use, for all models; nullptr: the kernel set's own.
   CpuBackend(const KernelSet& kernels, Team& team, const Tuning* tuning = nullptr)
       : kernels_(kernels), team_(team), tuning_(tuning) {}
+  // One rank's: with the kernels and the tuning of `like`. Its operations share their work with the other ranks'.
+  CpuBackend(const CpuBackend& like, Team& team, Communicator& ranks)
+      : kernels_(like.kernels_), team_(team), tuning_(like.tuning_), ranks_(&ranks) {}
   // kernels: as choose_kernels() takes them. Throws Error: the CPU lacks them, or there are none of this name.
   CpuBackend(std::string_view kernels, Team& team, const Tuning* tuning = nullptr);
   static Activations default_activations_of(std::string_view kernels);
@@ -25,7 +28,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override;
   size_t operations_bytes(const OperationLimits& limits) const override;
   // What the functions of this folder take.
-  Compute compute(Activations activations) const { return {kernels_, team_, activations, tuning_}; }
+  Compute compute(Activations activations) const { return {kernels_, team_, activations, tuning_, nullptr, ranks_}; }
   // What operations allocate on so many threads.
   static OperationsBytes operations_bytes_with(int threads);
 
@@ -41,6 +44,7 @@ class CpuBackend final : public Backend {
   const KernelSet& kernels_;
   Team& team_;
   const Tuning* tuning_;
+  Communicator* ranks_ = nullptr;
 };
 
 }  // namespace quire

@@ -9,6 +9,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/rows.h"
+#include "ops/communicator.h"
 #include "ops/cpu/rows.h"
 
 namespace quire {
@@ -212,17 +213,20 @@ void run_group(const Compute& compute, const InputMemory& inputs, ProjectionPart
     const auto after = std::ranges::upper_bound(routes.experts(), row, {}, &ExpertRows::Expert::begin);
     return args.experts[static_cast<size_t>(std::prev(after)->expert)];
   };
-  // The experts' linears from gathered inputs to gathered results.
-  const auto run = [&](const Inputs& in, const auto& projection_of) {
+  // The experts' linears from gathered inputs to gathered results. Ranks share the outputs of each.
+  const auto run = [&](const Inputs& in, const Rows& y, const auto& projection_of) {
     parts.parts.clear();
     for (size_t i = 0; i < group.experts.size(); ++i)
       parts.parts.push_back({in, projection_of(group.linears(i)), group.experts[i].begin, group.experts[i].end});
-    project_parts(compute, parts);
+    project_parts(compute, parts, true);
+    if (!compute.ranks) return;
+    const SharedColumns gathered[] = {{y, (y.cols + kPanel - 1) / kPanel, kPanel}};
+    compute.ranks->gather(gathered, static_cast<int>(group.sources.size()));
   };
   const Inputs in = inputs.prepare_gathered(compute, args.x, group.sources, false, [&](int row) -> const Linear& {
     return args.gated ? linears_of(row).gate : linears_of(row).up;
   });
-  run(in, [&](const ExpertLinears& expert) {
+  run(in, hidden, [&](const ExpertLinears& expert) {
     return Projection{.w = args.gated ? &expert.gate : &expert.up,
                       .y = hidden,
                       .up = args.gated ? &expert.up : nullptr,
@@ -232,7 +236,7 @@ void run_group(const Compute& compute, const InputMemory& inputs, ProjectionPart
   });
   const Inputs mixed = inputs.prepare_gathered(compute, hidden, group.sources, true,
                                                [&](int row) -> const Linear& { return linears_of(row).down; });
-  run(mixed, [&](const ExpertLinears& expert) { return Projection{.w = &expert.down, .y = results}; });
+  run(mixed, results, [&](const ExpertLinears& expert) { return Projection{.w = &expert.down, .y = results}; });
 }
 
 // The linears of an expert whose packed matrices lie at `data`.

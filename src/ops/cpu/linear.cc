@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/kernels.h"
+#include "ops/communicator.h"
 #include "ops/cpu/rows.h"
 #include "ops/cpu/tuning.h"
 #include "ops/input_observer.h"
@@ -67,6 +68,58 @@ LinearArgs linear_args(const Compute& compute, const Inputs& x, const Projection
           .limit = p.limit,
           .scale = p.scale,
           .accumulate = p.accumulate};
+}
+
+// Panels of outputs that ranks share.
+struct PanelShare {
+  Share panels;
+  bool gathered;  // the other panels are needed, too
+};
+PanelShare panel_share(const Communicator& ranks, const Projection& p) {
+  const int panels = p.w->weight.panels(), heads = p.kv_heads;
+  if (heads >= ranks.ranks() && p.w->weight.rows % (heads * kPanel) == 0) {
+    const int of_head = p.w->weight.rows / heads / kPanel;
+    const Share share = ranks.share(heads);
+    return {{share.begin * of_head, share.end * of_head}, false};
+  }
+  if (panels == 1) return {{0, 1}, false};  // as fast computed as gathered
+  return {ranks.share(panels), true};
+}
+
+// The outputs of some panels, as a linear of its own. memory: for the matrices that it names.
+LinearArgs some_panels(LinearArgs args, Share panels, std::array<PackedMatrix, 2>& memory) {
+  const auto cut = [&](const PackedMatrix& whole, PackedMatrix& part) {
+    part = whole;
+    part.data = whole.panel(panels.begin);
+    part.rows = std::min(panels.end * kPanel, whole.rows) - panels.begin * kPanel;
+    return &part;
+  };
+  const auto first = static_cast<size_t>(panels.begin) * kPanel;
+  args.weights = cut(*args.weights, memory[0]);
+  if (args.up) args.up = cut(*args.up, memory[1]);
+  args.y += first;
+  if (args.bias) args.bias += first;
+  if (args.up_bias) args.up_bias += first;
+  return args;
+}
+
+// project() by ranks.
+void project_shared(const Compute& compute, const Inputs& x, std::span<const Projection> projections, int rows) {
+  Communicator& ranks = *compute.ranks;
+  std::array<LinearArgs, kMostTogether> args;
+  std::array<std::array<PackedMatrix, 2>, kMostTogether> matrices;
+  std::array<SharedColumns, kMostTogether> gathered{};
+  static_assert(kMostTogether <= Communicator::kMostParts);
+  size_t count = 0, parts = 0;
+  for (const Projection& p : projections) {
+    const PanelShare share = panel_share(ranks, p);
+    if (share.gathered) gathered[parts++] = {p.y.columns(0, p.w->weight.rows), p.w->weight.panels(), kPanel};
+    if (share.panels.size() == 0) continue;
+    args[count] = some_panels(linear_args(compute, x, p), share.panels, matrices[count]);
+    ++count;
+  }
+  if (count > 0) linears(compute, std::span(args).first(count), rows);
+  if (parts > 0) ranks.gather(std::span(gathered).first(parts), rows);
 }
 
 // Shows the inputs of linears: x as it is, or transformed, to memory that is overwritten. Linears that read the same are
@@ -273,6 +326,7 @@ void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows) {
 
 void project(const Compute& compute, const Inputs& x, std::span<const Projection> projections, int rows) {
   assert(projections.size() <= kMostTogether);
+  if (compute.ranks) return project_shared(compute, x, projections, rows);
   std::array<LinearArgs, kMostTogether> args;
   std::ranges::transform(projections, args.begin(), [&](const Projection& p) { return linear_args(compute, x, p); });
   linears(compute, std::span(args).first(projections.size()), rows);
@@ -304,7 +358,7 @@ void linears(const Compute& compute, std::span<const LinearArgs> list, int rows)
   });
 }
 
-void project_parts(const Compute& compute, ProjectionParts& of_rows) {
+void project_parts(const Compute& compute, ProjectionParts& of_rows, bool shared) {
   const std::vector<ProjectionPart>& parts = of_rows.parts;
   std::vector<LinearTile>& tiles = of_rows.tiles;
   int panels = 0;
@@ -316,11 +370,12 @@ void project_parts(const Compute& compute, ProjectionParts& of_rows) {
   tiles.clear();
   for (size_t i = 0; i < parts.size(); ++i) {
     const ProjectionPart& part = parts[i];
-    const int of_part = part.projection.w->weight.panels();
+    const int all = part.projection.w->weight.panels();
+    const Share of_part = shared && compute.ranks ? compute.ranks->share(all) : Share{0, all};
     for (int row = part.row_begin; row < part.row_end; row += tile_rows) {
-      for (int p = 0; p < of_part; p += tile_panels) {
-        tiles.push_back(
-            {static_cast<int>(i), p, std::min(p + tile_panels, of_part), row, std::min(part.row_end, row + tile_rows)});
+      for (int p = of_part.begin; p < of_part.end; p += tile_panels) {
+        tiles.push_back({static_cast<int>(i), p, std::min(p + tile_panels, of_part.end), row,
+                         std::min(part.row_end, row + tile_rows)});
       }
     }
   }
@@ -336,12 +391,17 @@ void project_heads(const Compute& compute, const InputMemory& inputs, Projection
                    const HeadProjections& heads, int rows) {
   const InputMemory::HeadInputs in = inputs.prepare_heads(compute, heads, rows);
   parts.parts.clear();
-  for (int h = 0; h < static_cast<int>(heads.matrices.size()); ++h) {
+  const auto count = static_cast<int>(heads.matrices.size());
+  const Share own = compute.ranks ? compute.ranks->share(count) : Share{0, count};
+  for (int h = own.begin; h < own.end; ++h) {
     const Linear& w = heads.matrices[static_cast<size_t>(h)];
     const Projection of_head{.w = &w, .y = heads.y.columns(h * heads.y_step, w.weight.rows)};
     parts.parts.push_back({in.at(h), of_head, 0, rows});
   }
   project_parts(compute, parts);
+  if (!compute.ranks) return;
+  const SharedColumns gathered[] = {{heads.y.columns(0, count * heads.y_step), count, heads.y_step}};
+  compute.ranks->gather(gathered, rows);
 }
 
 }  // namespace quire

@@ -78,8 +78,8 @@ struct ProjectionParts {
   std::vector<ProjectionPart> parts;
   std::vector<LinearTile> tiles;
 };
-// All parts as one loop.
-void project_parts(const Compute& compute, ProjectionParts& parts);
+// All parts as one loop. shared: of each part, only the panels that are this rank's share; the caller gathers y.
+void project_parts(const Compute& compute, ProjectionParts& parts, bool shared = false);
 // As Operations::project_heads().
 void project_heads(const Compute& compute, const InputMemory& inputs, ProjectionParts& parts,
                    const HeadProjections& heads, int rows);

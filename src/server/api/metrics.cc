@@ -95,6 +95,8 @@ const EngineMetric kEngineMetrics[] = {
      [](const EngineStats& s) { return s.expert_read_seconds; }},
     {"expert_wait_seconds_total", "Time that steps waited for them.", true,
      [](const EngineStats& s) { return s.expert_wait_seconds; }},
+    {"rank_gathered_bytes_total", "Bytes of results that the first rank received from the others.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.gathered_bytes); }},
     {"decode_read_bytes_total", "Bytes of weights, keys and values read by steps that only decode.", true,
      [](const EngineStats& s) { return s.decode_bytes; }},
 };

@@ -42,18 +42,18 @@ const Weights& complete(Weights& of_layer, const Weights& target) {
 
 }  // namespace
 
-FeaturePredictor::FeaturePredictor(FeatureLayer layer, const ModelConfig& target, const Weights& target_weights,
-                                   CacheMemory& cache, Backend& backend, Activations activations, DecoderLimits limits,
-                                   int first_layer)
-    : layer_(std::move(layer)),
+FeaturePredictor::FeaturePredictor(std::shared_ptr<FeatureLayer> layer, const ModelConfig& target,
+                                   const Weights& target_weights, CacheMemory& cache, Backend& backend,
+                                   Activations activations, DecoderLimits limits, int first_layer)
+    : layer_(layer),
       target_(target),
       target_weights_(target_weights),
-      decoder_(layer_.config, complete(layer_.weights, target_weights), cache, backend, activations,
+      decoder_(layer_->config, complete(layer->weights, target_weights), cache, backend, activations,
                with_hidden(limits), first_layer),
       ops_(&decoder_.operations()),
-      memory_(backend, carve(layer_.config, limits.max_rows, nullptr).bytes) {
-  assert(layer_.config.joined_input && layer_.config.layers.size() == 1);
-  const Memory m = carve(layer_.config, limits.max_rows, memory_.data());
+      memory_(backend, carve(layer_->config, limits.max_rows, nullptr).bytes) {
+  assert(layer_->config.joined_input && layer_->config.layers.size() == 1);
+  const Memory m = carve(layer_->config, limits.max_rows, memory_.data());
   joined_ = m.joined;
   z_ = m.z;
   ids_.reserve(static_cast<size_t>(limits.max_rows));
@@ -69,14 +69,14 @@ OperationLimits FeaturePredictor::operation_limits(const ModelConfig& config, co
 }
 
 const Weights& FeaturePredictor::output_weights() const {
-  return layer_.config.joined_input->output ? layer_.weights : target_weights_;
+  return layer_->config.joined_input->output ? layer_->weights : target_weights_;
 }
 
 // The embeddings of ids_ and the features, to joined_.
 void FeaturePredictor::join(const Rows& features, std::span<const int32_t> feature_rows) {
-  const JoinedInput& joined = *layer_.config.joined_input;
-  const Weights& w = layer_.weights;
-  const int hidden = layer_.config.hidden;
+  const JoinedInput& joined = *layer_->config.joined_input;
+  const Weights& w = layer_->weights;
+  const int hidden = layer_->config.hidden;
   const Rows embedding = joined_.columns(0, hidden), feature = joined_.columns(hidden, hidden);
   ops_->embed((joined.embedding ? w : target_weights_).embedding.weight, ids_, target_.embedding_scale, embedding);
   ops_->gather(features, feature_rows, feature);
@@ -89,13 +89,13 @@ void FeaturePredictor::join(const Rows& features, std::span<const int32_t> featu
 std::span<float> FeaturePredictor::forward(const Batch& batch, const Rows& features,
                                            std::span<const int32_t> feature_rows, const Linear& output) {
   const auto count = static_cast<int>(batch.rows.size());
-  assert(count <= decoder_.limits().max_rows && features.cols == layer_.config.hidden);
+  assert(count <= decoder_.limits().max_rows && features.cols == layer_->config.hidden);
   ids_.clear();
   rows_.assign(batch.rows.begin(), batch.rows.end());
   for (Row& row : rows_) ids_.push_back(std::exchange(row.token, kNoToken));
   assert(feature_rows.size() == batch.rows.size());
   join(features, feature_rows);
-  const Linear& join = layer_.weights.join;
+  const Linear& join = layer_->weights.join;
   const Inputs in = ops_->prepare(joined_, {}, count, {&join});
   ops_->project(in, {.w = &join, .y = z_}, count);
   return decoder_.forward({rows_, batch.spans, z_}, {.output = &output});

@@ -37,10 +37,11 @@ struct FeatureTotals {
 // text, which can cost a draft's acceptance and nothing else.
 class FeaturePredictor {
  public:
-  // The target's configuration and weights, the cache, and the backend, which has all of them, must outlive it.
-  // first_layer: this one's in the cache layout. limits.max_hidden: 0 becomes max_rows.
-  FeaturePredictor(FeatureLayer layer, const ModelConfig& target, const Weights& target_weights, CacheMemory& cache,
-                   Backend& backend, Activations activations, DecoderLimits limits, int first_layer);
+  // The target's configuration and weights, the cache, and the backend, which has all of them, must outlive it. Predictors
+  // of several ranks share a layer. first_layer: this one's in the cache layout. limits.max_hidden: 0 becomes max_rows.
+  FeaturePredictor(std::shared_ptr<FeatureLayer> layer, const ModelConfig& target, const Weights& target_weights,
+                   CacheMemory& cache, Backend& backend, Activations activations, DecoderLimits limits,
+                   int first_layer);
 
   FeaturePredictor(const FeaturePredictor&) = delete;  // the decoder refers to the layer
   FeaturePredictor& operator=(const FeaturePredictor&) = delete;
@@ -64,7 +65,7 @@ class FeaturePredictor {
  private:
   void join(const Rows& features, std::span<const int32_t> feature_rows);
 
-  FeatureLayer layer_;
+  std::shared_ptr<const FeatureLayer> layer_;
   const ModelConfig& target_;
   const Weights& target_weights_;
   Decoder decoder_;

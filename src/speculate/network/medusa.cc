@@ -82,7 +82,8 @@ MedusaTotals check_medusa(const std::filesystem::path& path, const ModelConfig& 
   return {static_cast<int>(unread.heads.size()), file.checked_bytes()};
 }
 
-Medusa::Medusa(MedusaHeads heads, const ModelConfig& target, Backend& backend, Activations activations, int max_rows)
+Medusa::Medusa(std::shared_ptr<const MedusaHeads> heads, const ModelConfig& target, Backend& backend,
+               Activations activations, int max_rows)
     : heads_(std::move(heads)),
       target_(target),
       backend_(backend),
@@ -116,12 +117,12 @@ std::span<float> Medusa::forward(const Rows& features, std::span<const int32_t> 
     return Rows{hidden_.row(k), hidden_.cols, hidden_.stride * static_cast<size_t>(count)};
   };
   ops_->gather(features, of, features_);
-  const Inputs in = ops_->prepare(features_, {}, rows, {&heads_.heads[0]});
+  const Inputs in = ops_->prepare(features_, {}, rows, {&heads_->heads[0]});
   std::array<Projection, kMostHeads> projections;
   for (int k = 0; k < count; ++k) {
     ops_->copy(features_, of_head(k), rows);
     const auto head = static_cast<size_t>(k);
-    projections[head] = {.w = &heads_.heads[head], .y = of_head(k), .f = Nonlinearity::kSilu, .accumulate = true};
+    projections[head] = {.w = &heads_->heads[head], .y = of_head(k), .f = Nonlinearity::kSilu, .accumulate = true};
   }
   ops_->project(in, std::span(projections).first(static_cast<size_t>(count)), rows);
   const Inputs hidden = ops_->prepare(hidden_, {}, rows * count, {&output});

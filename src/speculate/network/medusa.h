@@ -35,10 +35,12 @@ MedusaTotals check_medusa(const std::filesystem::path& path, const ModelConfig& 
 
 class Medusa {
  public:
-  // max_rows: features of a call. The target and the backend, which has the heads, must outlive it.
-  Medusa(MedusaHeads heads, const ModelConfig& target, Backend& backend, Activations activations, int max_rows);
+  // max_rows: features of a call. The target and the backend, which has the heads, must outlive it. Those of several ranks
+  // share the heads.
+  Medusa(std::shared_ptr<const MedusaHeads> heads, const ModelConfig& target, Backend& backend, Activations activations,
+         int max_rows);
 
-  int heads() const { return static_cast<int>(heads_.heads.size()); }
+  int heads() const { return static_cast<int>(heads_->heads.size()); }
   // The logits [rows][heads][output.weight.rows] of the first `heads` heads for the features in the given rows of
   // `features` [.., hidden], all in one pass over the output matrix. output: the target's, or some of its rows. They are
   // valid until the next call.
@@ -49,7 +51,7 @@ class Medusa {
   static OperationLimits limits(int heads, const ModelConfig& target, int max_rows);
 
  private:
-  MedusaHeads heads_;
+  std::shared_ptr<const MedusaHeads> heads_;
   const ModelConfig& target_;
   Backend& backend_;
   std::unique_ptr<Operations> ops_;

@@ -97,8 +97,9 @@ TEST_P(Exactness, NeighboursAndPagesChangeNoBit) {
     for (int s = 0; s < count; ++s) tables.emplace_back(pages.begin() + 4 * s, pages.begin() + 4 * s + 4);
     std::vector<size_t> done(static_cast<size_t>(count), 0);
     for (;;) {  // each step takes a random number of tokens of each sequence
-      std::vector<Row> rows;
-      std::vector<Span> spans;
+      ForwardInput input;
+      std::vector<Row>& rows = input.rows;
+      std::vector<Span>& spans = input.spans;
       std::vector<size_t> ended;
       for (size_t s = 0; s < prompts.size(); ++s) {
         const auto n = static_cast<int>(std::min<size_t>(prompts[s].size() - done[s], random() % 16));
@@ -112,7 +113,8 @@ TEST_P(Exactness, NeighboursAndPagesChangeNoBit) {
                                      [](size_t d, const TokenIds& p) { return d == p.size(); }))
         break;
       if (rows.empty()) continue;
-      const auto logits = model.local->decoder().forward({rows, spans});
+      model.executor().launch(input);
+      const auto logits = model.executor().wait().logits;
       for (size_t i = 0; i < ended.size(); ++i) {
         EXPECT_EQ(std::memcmp(alone[ended[i]].data(), logits.data() + i * vocab, vocab * sizeof(float)), 0)
             << "sequence " << ended[i] << " round " << round;

@@ -37,6 +37,32 @@ TEST(CacheLayout, TakesHalfOrAQuarterOfBf16AndTheScalesWithCodes) {
   }
 }
 
+TEST(CacheLayout, GivesEachRankItsHeadsInTheSameGroups) {
+  const CacheLayout layout(KvType::kInt8, {keys_values(5, 64), keys_values(2, 64, 32), state(640), keys_values(5, 64)});
+  for (const int ranks : {2, 3, 5}) {
+    int heads = 0;
+    size_t bytes = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const CacheLayout own = layout.of_rank(rank, ranks);
+      EXPECT_TRUE(std::ranges::equal(own.groups(), layout.groups()));
+      EXPECT_EQ(own.layers()[0].first_kv_head, heads);
+      EXPECT_EQ(own.layers()[0].model_kv_heads, 5);
+      EXPECT_EQ(own.layers()[0], own.layers()[3]);
+      // Fewer heads than ranks: each has them all.
+      EXPECT_EQ(own.layers()[1].kv_heads, ranks > 2 ? 2 : 1);
+      EXPECT_EQ(own.layers()[1].model_kv_heads, ranks > 2 ? 0 : 2);
+      EXPECT_EQ(own.state_bytes(), layout.state_bytes());
+      heads += own.layers()[0].kv_heads;
+      bytes += own.unit_bytes();
+    }
+    EXPECT_EQ(heads, 5);
+    EXPECT_EQ(layout.of_all_ranks(ranks).unit_bytes(), bytes);
+    EXPECT_EQ(layout.of_all_ranks(ranks).state_bytes(), layout.state_bytes() * static_cast<size_t>(ranks));
+  }
+  EXPECT_EQ(layout.of_rank(0, 1).identity(), layout.identity());
+  EXPECT_EQ(layout.of_all_ranks(1).unit_bytes(), layout.unit_bytes());
+}
+
 TEST(CacheLayout, CutsLayersOfDifferentWindowsIntoGroupsOfEqualSize) {
   std::vector<LayerCache> layers;  // Gemma 3's pattern: five layers with a window, one without
   for (int i = 0; i < 18; ++i) layers.push_back(keys_values(1, 256, i % 6 == 5 ? 0 : 512));

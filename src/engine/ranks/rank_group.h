@@ -1,0 +1,57 @@
+// The ranks of a model in one process: teams of threads that compute the same steps, each its share (ops/communicator.h).
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "base/team.h"
+#include "ops/communicator.h"
+#include "ops/cpu/cpu_backend.h"
+#include "ops/local_ranks.h"
+
+namespace quire {
+
+inline constexpr int kMaxRanks = 64;
+
+// Threads of a rank, of `threads` in all: at least one.
+int threads_of_rank(int rank, int ranks, int threads);
+
+class RankGroup {
+ public:
+  // cpu: whose kernels and tuning all ranks use; must outlive this. threads: of all ranks together. Throws Error (kResource).
+  RankGroup(const CpuBackend& cpu, int ranks, int threads);
+
+  int size() const { return mains_.size(); }
+  // A rank's; only a work() of run() may call its operations. Its memory is this process's.
+  Backend& backend(int rank) { return *backends_[static_cast<size_t>(rank)]; }
+  // Through which its operations gather.
+  Communicator& communicator(int rank) const { return local_->of(rank); }
+
+  // Calls work(rank) for all ranks at once, on a thread for each; the caller is one of them. If a rank fails, the others
+  // give up the step; throws what the first one that failed has thrown.
+  template <class Work>
+  void run(const Work& work) {
+    mains_.for_tiles(size(), [&](int rank, int) {
+      try {
+        work(rank);
+      } catch (const RankGone&) {
+      } catch (...) {
+        errors_[static_cast<size_t>(rank)] = std::current_exception();
+        local_->give_up();
+      }
+    });
+    throw_errors();
+  }
+
+ private:
+  void throw_errors();
+
+  Team mains_;  // a thread for each rank
+  std::vector<std::unique_ptr<Team>> teams_;
+  std::unique_ptr<LocalRanks> local_;
+  std::vector<std::unique_ptr<CpuBackend>> backends_;
+  std::vector<std::exception_ptr> errors_;  // of the last run(), by rank
+};
+
+}  // namespace quire

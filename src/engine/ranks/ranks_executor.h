@@ -1,0 +1,47 @@
+// Carries out orders on several ranks.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/ranks/rank_group.h"
+#include "engine/step/executor.h"
+#include "engine/step/local_executor.h"
+#include "ops/cache_layout.h"
+
+namespace quire {
+
+// Every rank has an executor with its share of the cache, and gets every order. Results are the first rank's. A unit is read
+// and written as a single rank's: the heads of all ranks in the layout of the whole model, so what is kept of a unit
+// does not depend on the number of ranks.
+class RanksExecutor final : public Executor {
+ public:
+  // As LocalExecutor; shape: of the whole model. The group must outlive it.
+  RanksExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape, RankGroup& group,
+                Activations activations, const DecoderLimits& limits);
+
+  int ranks() const { return group_.size(); }
+  LocalExecutor& rank(int rank) const { return *executors_[static_cast<size_t>(rank)]; }
+  Backend& backend(int rank) { return group_.backend(rank); }
+  // What the first rank has received.
+  const GatherCounts& gathered() const { return group_.communicator(0).counts(); }
+
+  void launch(const ForwardInput& input) override;
+  const ForwardOutput& wait() override { return executors_[0]->wait(); }
+  void commit(const CacheChanges& changes) override;
+  std::span<const std::byte> read(const CachePlace& place) override;
+  void write(const CachePlace& place, std::span<const std::byte> bytes) override;
+
+ private:
+  // Calls f(rank, place in its cache, where its bytes are among those of `place`) for what each rank has of a unit.
+  template <class F>
+  void for_each_part(const CachePlace& place, F f) const;
+
+  RankGroup& group_;
+  const CacheLayout layout_;
+  std::vector<std::unique_ptr<LocalExecutor>> executors_;  // by rank
+  std::vector<std::byte> read_;
+};
+
+}  // namespace quire

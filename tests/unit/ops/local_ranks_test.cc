@@ -1,0 +1,148 @@
+#include "ops/local_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace quire {
+namespace {
+
+TEST(Share, CoversAllUnitsOnceAndEvenly) {
+  for (int units = 0; units <= 40; ++units) {
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      int next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Share share = share_of(units, rank, ranks);
+        EXPECT_EQ(share.begin, next);
+        EXPECT_GE(share.size(), units / ranks);
+        EXPECT_LE(share.size(), (units + ranks - 1) / ranks);
+        next = share.end;
+      }
+      EXPECT_EQ(next, units);
+    }
+  }
+}
+
+// Ranks with teams of some threads, each on a thread of its own.
+class Group {
+ public:
+  Group(int ranks, int threads) {
+    std::vector<Team*> teams;
+    for (int rank = 0; rank < ranks; ++rank)
+      teams.push_back(teams_.emplace_back(std::make_unique<Team>(threads)).get());
+    ranks_ = std::make_unique<LocalRanks>(teams);
+  }
+  LocalRanks& ranks() { return *ranks_; }
+  void run(const std::function<void(Communicator&)>& work) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks_->size(); ++rank) threads.emplace_back([&, rank] { work(ranks_->of(rank)); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Team>> teams_;
+  std::unique_ptr<LocalRanks> ranks_;
+};
+
+float value(int round, int part, int row, int col) {
+  return static_cast<float>(((round * 3 + part) * 1000 + row) * 1000 + col);
+}
+
+// Rows of which a rank has written its columns.
+struct Written {
+  int cols;
+  std::vector<float> memory;
+  Rows y;
+  Written(Communicator& rank, int round, int part, int units, int width, int cols, int rows)
+      : cols(cols), memory(static_cast<size_t>(rows) * row_stride(cols), -1), y{memory.data(), cols, row_stride(cols)} {
+    const Share own = rank.share(units);
+    for (int row = 0; row < rows; ++row) {
+      for (int col = own.begin * width; col < std::min(own.end * width, cols); ++col)
+        y.row(row)[col] = value(round, part, row, col);
+    }
+  }
+  int wrong(int round, int part, int rows) const {
+    int count = 0;
+    for (int row = 0; row < rows; ++row) {
+      for (int col = 0; col < cols; ++col) count += y.row(row)[col] != value(round, part, row, col);
+    }
+    return count;
+  }
+};
+
+TEST(LocalRanks, GiveEveryRankTheColumnsOfAll) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    Group group(ranks, 2);
+    for (const int rows : {1, 3, 300}) {
+      std::atomic<int> wrong{0};
+      group.run([&](Communicator& rank) {
+        for (int round = 0; round < 20; ++round) {
+          // Whole units, a last unit that is cut, and fewer units than ranks.
+          const Written a(rank, round, 0, 6, 16, 96, rows), b(rank, round, 1, 7, 16, 100, rows),
+              c(rank, round, 2, 2, 24, 48, rows);
+          const SharedColumns parts[] = {{a.y, 6, 16}, {b.y, 7, 16}, {c.y, 2, 24}};
+          rank.gather(parts, rows);
+          wrong += a.wrong(round, 0, rows) + b.wrong(round, 1, rows) + c.wrong(round, 2, rows);
+        }
+      });
+      EXPECT_EQ(wrong, 0) << ranks << " ranks, " << rows << " rows";
+    }
+  }
+}
+
+TEST(LocalRanks, CountWhatTheyReceive) {
+  Group group(3, 1);
+  group.run([](Communicator& rank) {
+    const Written a(rank, 0, 0, 4, 16, 64, 5);
+    const SharedColumns parts[] = {{a.y, 4, 16}};
+    rank.gather(parts, 5);
+    rank.gather(parts, 2);
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    const GatherCounts& counts = group.ranks().of(rank).counts();
+    const auto others = static_cast<uint64_t>(4 - share_of(4, rank, 3).size());
+    EXPECT_EQ(counts.gathers, 2u);
+    EXPECT_EQ(counts.bytes, (5 + 2) * others * 16 * sizeof(float));
+  }
+}
+
+TEST(LocalRanks, EndAGatherThatAnotherRankGivesUp) {
+  Group group(3, 1);
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> gone{0}, gathered{0};
+    group.run([&](Communicator& rank) {
+      const Written a(rank, round, 0, 4, 16, 64, 5);
+      const SharedColumns parts[] = {{a.y, 4, 16}};
+      try {
+        for (int i = 0; i < round % 4; ++i, ++gathered) rank.gather(parts, 5);
+        if (rank.rank() == round % 3) {
+          group.ranks().give_up();
+        } else {
+          rank.gather(parts, 5);
+          ++gathered;
+        }
+      } catch (const RankGone&) {
+        ++gone;
+      }
+    });
+    // The one that gives up may do so while slower ranks are in the gather before.
+    EXPECT_GE(gone, 2) << round;
+    group.ranks().reset();
+    std::atomic<int> wrong{0};
+    group.run([&](Communicator& rank) {
+      const Written a(rank, round, 0, 4, 16, 64, 5);
+      const SharedColumns parts[] = {{a.y, 4, 16}};
+      rank.gather(parts, 5);
+      wrong += a.wrong(round, 0, 5);
+    });
+    EXPECT_EQ(wrong, 0) << round;
+  }
+}
+
+}  // namespace
+}  // namespace quire
