@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/files/file_lock.h"
 #include "hub/digest.h"
-#include "hub/file_lock.h"
 #include "hub/hub_cache.h"
 
 namespace quire {

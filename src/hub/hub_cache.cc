@@ -7,11 +7,11 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/files/file_lock.h"
 #include "base/files/home_folder.h"
 #include "base/files/mapped_file.h"
 #include "base/files/whole_file.h"
 #include "hub/download_source.h"
-#include "hub/file_lock.h"
 
 namespace quire {
 namespace {

@@ -8,12 +8,12 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/files/file_lock.h"
 #include "base/files/home_folder.h"
 #include "base/files/mapped_file.h"
 #include "base/files/whole_file.h"
 #include "hub/digest.h"
 #include "hub/download_session.h"
-#include "hub/file_lock.h"
 #include "hub/http_url.h"
 #include "hub/hub_cache.h"
 #include "hub/ollama_manifest.h"

@@ -3,13 +3,13 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/files/file_lock.h"
 #include "base/files/home_folder.h"
 #include "base/files/mapped_file.h"
 #include "base/files/whole_file.h"
 #include "base/text/quote.h"
 #include "hub/digest.h"
 #include "hub/download_session.h"
-#include "hub/file_lock.h"
 #include "hub/http_url.h"
 #include "json/field.h"
 

@@ -44,21 +44,36 @@ bool LineFile::fill() {
   }
 }
 
-bool LineFile::next(std::string& line, size_t longest) {
+bool LineFile::is_ready() const {
+  pollfd ready{fd_, POLLIN, 0};
+  return at_ != end_ || ::poll(&ready, 1, 0) != 0;
+}
+
+LineFile::Line LineFile::read(std::string& line, size_t longest, bool skips) {
   line.clear();
-  bool any = false;
-  for (;;) {
+  bool any = false, is_too_long = false;
+  while (!is_too_long || skips) {
     if (at_ == end_ && !fill()) break;
     any = true;
     const char *const begin = buffer_.data() + at_, *const end = buffer_.data() + end_;
     const char* const stop = std::find(begin, end, '\n');
-    line.append(begin, stop);
-    if (line.size() > longest) throw invalid("{}:{}: the line has more than {} bytes", what_, number_ + 1, longest);
-    at_ += static_cast<size_t>(stop - begin) + (stop == end ? 0 : 1);
+    const auto size = static_cast<size_t>(stop - begin);
+    const size_t kept = std::min(size, longest - line.size());
+    line.append(begin, kept);
+    is_too_long = is_too_long || kept < size;
+    at_ += size + (stop == end ? 0 : 1);
     if (stop != end) break;
   }
   number_ += any ? 1 : 0;
-  return any;
+  return !any ? Line::kEnd : is_too_long ? Line::kTooLong : Line::kWhole;
+}
+
+LineFile::Line LineFile::next_or_skip(std::string& line, size_t longest) { return read(line, longest, true); }
+
+bool LineFile::next(std::string& line, size_t longest) {
+  const Line found = read(line, longest, false);
+  if (found == Line::kTooLong) throw invalid("{}:{}: the line has more than {} bytes", what_, number_, longest);
+  return found == Line::kWhole;
 }
 
 }  // namespace quire

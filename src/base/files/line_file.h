@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,16 @@ class LineFile {
   // The next line without its end. Returns false at the end of the file; throws Error for a line of more than `longest`
   // bytes, and if the file cannot be read.
   bool next(std::string& line, size_t longest);
+  enum class Line : uint8_t { kWhole, kTooLong, kEnd };
+  // The same, but passes over a line of more than `longest` bytes: `line` has its first ones then.
+  Line next_or_skip(std::string& line, size_t longest);
+  // Whether there is something to read, or the file has ended: a pipe's writer may take its time.
+  bool is_ready() const;
   int number() const { return number_; }  // number of the last line, from 1
 
  private:
   bool fill();
+  Line read(std::string& line, size_t longest, bool skips);
 
   std::string what_;
   int fd_ = -1;

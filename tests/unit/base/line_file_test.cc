@@ -1,5 +1,6 @@
 #include "base/files/line_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -49,6 +50,41 @@ TEST_F(LineFiles, AreRefusedIfTheyCannotBeRead) {
   std::ofstream(path_) << "a\nb";
   std::filesystem::resize_file(path_, size_t{1} << 40);  // zeros that take no space
   EXPECT_EQ(error_of([&] { lines(); }), "FILE:2: the line has more than 200000 bytes");
+}
+
+TEST_F(LineFiles, SayWhetherThereIsSomethingToRead) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  LineFile file(path_, "FILE");
+  const int writer = ::open(path_.c_str(), O_WRONLY);
+  EXPECT_FALSE(file.is_ready());
+  ASSERT_EQ(::write(writer, "a\nb\n", 4), 4);
+  std::string line;
+  for (const char* text : {"a", "b"}) {
+    EXPECT_TRUE(file.is_ready());
+    EXPECT_TRUE(file.next(line, 10));
+    EXPECT_EQ(line, text);
+  }
+  EXPECT_FALSE(file.is_ready());
+  ::close(writer);
+  EXPECT_TRUE(file.is_ready()) << "its end";
+  EXPECT_FALSE(file.next(line, 10));
+}
+
+TEST_F(LineFiles, PassOverLongLines) {
+  std::ofstream(path_, std::ios::binary) << "abc\n" << std::string(300'000, 'x') << "\nabcd\n\nabc";
+  LineFile file(path_, "FILE");
+  std::string line;
+  const auto next = [&] { return file.next_or_skip(line, 3); };
+  for (const auto& [kind, text] : {std::pair(LineFile::Line::kWhole, "abc"),
+                                   {LineFile::Line::kTooLong, "xxx"},
+                                   {LineFile::Line::kTooLong, "abc"},
+                                   {LineFile::Line::kWhole, ""},
+                                   {LineFile::Line::kWhole, "abc"},
+                                   {LineFile::Line::kEnd, ""}}) {
+    EXPECT_EQ(next(), kind);
+    EXPECT_EQ(line, text);
+  }
+  EXPECT_EQ(file.number(), 5);
 }
 
 TEST_F(LineFiles, MayBePipes) {

@@ -5,11 +5,11 @@
 
 #include <fstream>
 
+#include "base/files/file_lock.h"
 #include "base/files/mapped_file.h"
 #include "base/files/whole_file.h"
 #include "error_of.h"
 #include "hub/digest.h"
-#include "hub/file_lock.h"
 #include "hub/range_journal.h"
 
 namespace quire {
