@@ -85,12 +85,25 @@ Models::~Models() = default;
 void Models::begin(Entry& entry, Completer& completer) {
   const ModelInfo& info = completer.info();
   if (!entry.metrics) entry.metrics = metrics_->add_model(entry.names.names.front(), info);
-  entry.service = std::make_unique<Service>(completer, entry.names, options_, entry.metrics, admission_);
+  entry.service = std::make_unique<Service>(completer, entry.names, options_, entry.metrics, admission_,
+                                            [this, &entry](const std::string& name) { return claim(entry, name); });
   auto known = std::make_shared<const ModelInfo>(info);
   const std::lock_guard lock(entry.mutex);
   entry.created = entry.service->started();
   entry.max_model_len = info.max_model_len;
   entry.info = std::move(known);
+}
+
+std::unique_lock<std::mutex> Models::claim(const Entry& model, const std::string& adapter) {
+  std::unique_lock lock(claims_);
+  for (size_t other = 0; other < entries_.size(); ++other) {
+    if (entries_[other].get() == &model) continue;
+    const std::vector<std::string> taken = adapters(other);
+    if (entries_[other]->names.has(adapter) || std::ranges::find(taken, adapter) != taken.end())
+      throw bad_request("lora_name", "{} is the name of the model {} or of one of its adapters; choose another",
+                        describe(Json(adapter)), describe(Json(entries_[other]->names.names.front())));
+  }
+  return lock;
 }
 
 void Models::end(Entry& entry) {

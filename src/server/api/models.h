@@ -109,6 +109,7 @@ class Models {
     std::shared_ptr<const ModelInfo> info = nullptr;
   };
   void begin(Entry& entry, Completer& completer);
+  std::unique_lock<std::mutex> claim(const Entry& model, const std::string& adapter);
   void end(Entry& entry);
   ServiceLease leased(ModelPool::Lease lease, size_t model) const;
 
@@ -116,6 +117,7 @@ class Models {
   std::unique_ptr<Metrics> metrics_;
   std::shared_ptr<Admission> admission_;
   std::vector<std::unique_ptr<Entry>> entries_;
+  std::mutex claims_;  // held while a client adds an adapter
   std::unique_ptr<LiveFeed> feed_;
   std::unique_ptr<ModelPool> pool_;  // last: unloads the models
 };

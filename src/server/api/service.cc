@@ -35,13 +35,14 @@ uint64_t random_u64() {
 }
 
 Service::Service(Completer& completer, ServedNames names, ServiceOptions options, std::shared_ptr<ModelMetrics> metrics,
-                 std::shared_ptr<Admission> admission)
+                 std::shared_ptr<Admission> admission, ClaimName claim_name)
     : completer_(completer),
       names_(std::move(names)),
       options_(std::move(options)),
       started_(unix_seconds()),
       metrics_(std::move(metrics)),
       admission_(std::move(admission)),
+      claim_name_(std::move(claim_name)),
       format_(completer.text(), options_.tool_call_parser, options_.reasoning_parser) {
   if (const AnswerFormat& format = format_.format(); !text().chat_template_source().empty()) {
     spdlog::info("answers: tool calls are read as {}, reasoning as {}", format.tools ? format.tools->name : "none",
@@ -75,6 +76,7 @@ void Service::add_adapter(const AdapterOption& adapter) {
   require_loading();
   if (names_.has(adapter.name))
     throw bad_request("lora_name", "{} is the model's own name", describe(Json(adapter.name)));
+  const std::unique_lock<std::mutex> claimed = claim_name_(adapter.name);
   completer_.add_adapter(adapter);
   spdlog::info("loaded the adapter {} from {}", describe(Json(adapter.name)), describe(Json(adapter.path)));
 }

@@ -1,6 +1,7 @@
 // A served model: turns requests into work for its engine. Endpoints ask it what they need to know about the model.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -54,12 +55,16 @@ struct Job {
   std::optional<KeepAlive> keep_alive = {};  // how long the model stays loaded afterwards, if the request says
 };
 
+// Asked before an adapter of this name is added. Throws ApiError if something of another model has the name; until the lock is
+// released, nothing gets it.
+using ClaimName = std::function<std::unique_lock<std::mutex>(const std::string& name)>;
+
 // Thread-safe.
 class Service {
  public:
   // Admission is shared by all models of a server.
   Service(Completer& completer, ServedNames names, ServiceOptions options, std::shared_ptr<ModelMetrics> metrics,
-          std::shared_ptr<Admission> admission);
+          std::shared_ptr<Admission> admission, ClaimName claim_name);
 
   // Parses, renders and tokenizes, in time that grows with the body. Throws ApiError and other exceptions.
   Job prepare(const ApiDefinition& api, JsonField body, const Tenant& tenant);
@@ -103,6 +108,7 @@ class Service {
   int64_t started_;
   const std::shared_ptr<ModelMetrics> metrics_;
   std::shared_ptr<Admission> admission_;
+  const ClaimName claim_name_;
   ChatFormat format_;
   std::mutex mutex_;
   std::set<std::string> logged_;  // fields without effect, and notes

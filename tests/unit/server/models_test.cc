@@ -286,5 +286,19 @@ TEST(Models, NeedNamesOfTheirOwn) {
             "two models have the name \"m\"; give each its own (--served-model-name)");
 }
 
+TEST(Models, HaveNoAdapterOfOneNameTwice) {
+  ScriptedCompleter one, two;
+  one.takes_adapters = two.takes_adapters = true;
+  ServiceOptions options;
+  options.loads_adapters = true;
+  const Models models({{.names = {"m"}, .completer = &one}, {.names = {"n"}, .completer = &two}}, options);
+  models.try_acquire(0)->add_adapter({"a", "path"});
+  for (const char* taken : {"a", "m"}) EXPECT_THROW(models.try_acquire(1)->add_adapter({taken, "path"}), ApiError);
+  EXPECT_THROW(models.try_acquire(0)->add_adapter({"n", "path"}), ApiError);
+  models.try_acquire(1)->add_adapter({"b", "path"});
+  EXPECT_EQ(models.find("a"), 0u);
+  EXPECT_EQ(models.find("b"), 1u);
+}
+
 }  // namespace
 }  // namespace quire

@@ -36,6 +36,7 @@ class ScriptedCompleter final : public Completer, public ServedText {
   std::string chat_template;  // its source, from which the parsers are chosen; set it before the server starts
   bool renders = false;  // prompts are what chat_template makes of the messages, as an engine's are; else their texts
   bool infills = false;  // whether it can fill in the middle
+  bool takes_adapters = false;
   std::function<void(const Request&)> on_submit;  // may throw
   std::function<void(std::string_view)> on_encode;
   std::function<void()> on_token_bytes;  // may throw
@@ -83,6 +84,13 @@ class ScriptedCompleter final : public Completer, public ServedText {
     ++cancels_;
     cancelled_.push_back(id);
     changed_.notify_all();
+  }
+
+  std::vector<AdapterInfo> adapters() const override { return locked(adapters_); }
+  void add_adapter(const AdapterOption& adapter) override {
+    if (!takes_adapters) throw unsupported("this model takes no adapters");
+    const std::lock_guard lock(mutex_);
+    adapters_.push_back({.name = adapter.name, .path = adapter.path});
   }
 
   const ModelInfo& info() const override { return info_; }
@@ -330,6 +338,7 @@ class ScriptedCompleter final : public Completer, public ServedText {
   std::deque<Work> waiting_;
   std::vector<RequestId> cancelled_;
   Request last_request_;
+  std::vector<AdapterInfo> adapters_;
   uint64_t submitted_ = 0, generated_ = 0;
   int cancels_ = 0;
   size_t running_ = 0;
