@@ -209,6 +209,8 @@ TEST(Ollama, FailsInItsOwnShape) {
             "model \"x\" not found; GET /api/tags lists the served models");
   error(client.post("/api/chat", "{"), 400);
   error(client.post("/api/pull", R"({"model": "x"})"), 404);
+  error(client.post("/api/pull", "{}"), 400);
+  EXPECT_EQ(client.post("/api/pull", R"({"model": "scripted:latest"})").body, R"({"status":"success"})");
   error(client.get("/api/chat"), 405);
   running.model.fail_at_token = 0;
   EXPECT_EQ(error(client.post("/api/chat", ask()), 500), "the script failed");
