@@ -187,6 +187,13 @@ void add_serve_command(CLI::App& app) {
       ->envname("QUIRE_API_KEY")
       ->group(access);
   command
+      ->add_option("--admin-key", server.admin_keys,
+                   "API keys that may also load and unload models: POST /models/load, /models/unload. Without any key, "
+                   "programs of this machine may")
+      ->type_name("KEY ...")
+      ->envname("QUIRE_ADMIN_KEY")
+      ->group(access);
+  command
       ->add_option(
           "--api-key-file", server.api_key_file,
           "file of accepted keys: KEY, NAME:KEY or NAME:KEY:PRIORITY on each line (lower runs before other keys), # "

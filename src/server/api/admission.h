@@ -17,7 +17,8 @@ namespace quire {
 // Who sends a request: the name of the API key, and what the operator says of it.
 struct Tenant {
   std::string name;
-  int priority = 0;  // Request::tenant_priority
+  int priority = 0;          // Request::tenant_priority
+  bool is_operator = false;  // may do what ApiDefinition::for_operators says
 };
 
 // Places for answers, running and queued. Thread-safe.

@@ -109,6 +109,7 @@ const ApiDefinition& apply_template_api() {
 const ApiDefinition& load_model_api() {
   static const ApiDefinition api{.path = "/models/load",
                                  .summary = "Load a model: llama.cpp's API. The answer comes when it is loaded.",
+                                 .for_operators = true,
                                  .fields = {kModelField},
                                  .required = {"model"},
                                  .reply = say_success,
@@ -120,6 +121,7 @@ const ApiDefinition& unload_model_api() {
   static const ApiDefinition api{
       .path = "/models/unload",
       .summary = "Unload a model once its running answers have ended: llama.cpp's API. The answer comes at once.",
+      .for_operators = true,
       .fields = {kModelField},
       .required = {"model"},
       .manage = unload_model,

@@ -103,6 +103,8 @@ Json post_operation(const ApiDefinition& api, const SamplingDefaults& model) {
                                     {"504", "the timeout passed before the answer was complete"}}) {
     responses[status] = {{"description", why}, {"content", error}};
   }
+  if (api.for_operators)
+    responses["403"] = {{"description", "only the operator may do this (--admin-key)"}, {"content", error}};
   if (!api.stream_type.empty()) {
     responses["422"] = {{"description", "structured output reached a dead end: no token was left"}, {"content", error}};
   }

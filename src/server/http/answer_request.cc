@@ -73,6 +73,15 @@ Reply loading_reply(std::string_view path, ErrorShape shape) {
   return error_reply(error, shape);
 }
 
+void require_operator(const Tenant& tenant, bool has_keys) {
+  if (tenant.is_operator) return;
+  throw ApiError(403,
+                 has_keys ? "this is for the operator: send an admin key (--admin-key)"
+                          : "this is for the operator: start the server with --admin-key, and send such a key; without "
+                            "keys, only programs of the server's own machine may do it",
+                 "permission_error", {}, "not_an_operator");
+}
+
 // Browsers ask for text/html, and curl for anything.
 bool wants_plain_text(std::string_view accept) {
   return accept.find("text/plain") != accept.npos && accept.find("text/html") == accept.npos;
@@ -147,6 +156,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
       live = route.get->live && !request_->head_only;
     } else {
       if (context_.stopping) throw stopping_error();
+      if (route.api->for_operators) require_operator(request_->tenant, context_.keys.required());
       job = co_await prepare(*route.api, http);
       const size_t spared = job.bytes > kSmallBody ? context_.options.max_bodies_bytes / kSparedPart : 0;
       if (!request_->body.change_to(job.choices > 0 ? job.bytes : 0, spared)) throw too_many_requests_error();

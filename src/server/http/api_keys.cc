@@ -124,11 +124,14 @@ std::vector<ApiKeys::Entry> ApiKeys::read_file(const std::string& file, const Di
   return entries;
 }
 
-ApiKeys::ApiKeys(const std::vector<std::string>& keys, std::string file) : file_(std::move(file)) {
+ApiKeys::ApiKeys(const std::vector<std::string>& keys, std::string file, const std::vector<std::string>& admin_keys)
+    : file_(std::move(file)) {
   if (RAND_bytes(salt_.data(), static_cast<int>(salt_.size())) != 1) throw no_resource("no random bytes for API keys");
-  for (const std::string& key : keys) {
-    if (!is_key(key)) throw invalid("--api-key: a key must be 1 to {} visible ASCII characters", kMaxKeyBytes);
-    given_.push_back(entry_of(salt_, key, {}));
+  for (const auto& [flag, given] : {std::pair("--api-key", &keys), {"--admin-key", &admin_keys}}) {
+    for (const std::string& key : *given) {
+      if (!is_key(key)) throw invalid("{}: a key must be 1 to {} visible ASCII characters", flag, kMaxKeyBytes);
+      given_.push_back(entry_of(salt_, key, {.is_operator = given == &admin_keys}));
+    }
   }
   from_file_ = read_file(file_, salt_);
   required_ = !given_.empty() || !file_.empty();
@@ -156,16 +159,21 @@ bool ApiKeys::several_tenants() const {
 std::optional<Tenant> ApiKeys::tenant_of(std::string_view key) const {
   const Digest digest = digest_of(salt_, key);
   const Entry* found = nullptr;
+  bool is_operator = false;  // a key may be among both kinds
   const auto search = [&](const std::vector<Entry>& entries) {
     for (const Entry& entry : entries) {
-      if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0) found = &entry;
+      if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) != 0) continue;
+      found = &entry;
+      is_operator = is_operator || entry.tenant.is_operator;
     }
   };
   const std::lock_guard lock(mutex_);
   search(given_);
   search(from_file_);
   if (!found) return std::nullopt;
-  return found->tenant;
+  Tenant tenant = found->tenant;
+  tenant.is_operator = is_operator;
+  return tenant;
 }
 
 std::string_view bearer_key(std::string_view authorization) {

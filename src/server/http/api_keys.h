@@ -16,9 +16,9 @@ namespace quire {
 // Thread-safe. Stores digests salted per process, so that comparing takes the same time for every wrong key.
 class ApiKeys {
  public:
-  // keys: without names. file: one "key", "name:key" or "name:key:priority" per line; blank lines and lines that begin
+  // keys: without names; admin_keys: likewise, of operators. file: one "key", "name:key" or "name:key:priority" per line; blank lines and lines that begin
   // with '#' are ignored; empty: no file. Throws Error that names the file and the line.
-  ApiKeys(const std::vector<std::string>& keys, std::string file);
+  ApiKeys(const std::vector<std::string>& keys, std::string file, const std::vector<std::string>& admin_keys = {});
 
   bool required() const { return required_; }
   const std::string& file() const { return file_; }

@@ -17,9 +17,10 @@ constexpr std::string_view kProbe = "HTTP/1.1 100 Continue\r\n\r\n";
 
 }  // namespace
 
-Connection::Connection(Socket socket, bool guarded, ConnectionContext& context)
+Connection::Connection(Socket socket, bool guarded, bool trusted, ConnectionContext& context)
     : context_(context),
       guarded_(guarded),
+      trusted_(trusted),
       channel_(std::make_shared<Channel>(std::move(socket), context.tls,
                                          context.options.max_header_bytes + 2 * kReadAheadBytes)),
       wake_(channel_->executor()) {}
@@ -85,6 +86,7 @@ asio::awaitable<bool> Connection::serve() {
     co_return false;
   }
   ResponseWriter writer(*channel_, context_, *request_);
+  request_->tenant.is_operator = trusted_ && !context_.keys.required();
   const std::optional<Reply> early = early_reply(*reader.header(), guarded_, context_, *request_);
   bool more = false;
   if (early) {

@@ -21,8 +21,9 @@ namespace quire {
 // Lives on its socket's executor, a strand; drain and abort may be called from any thread.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // guarded: only requests that context.local_hosts allows are answered.
-  Connection(Socket socket, bool guarded, ConnectionContext& context);
+  // guarded: only requests that context.local_hosts allows are answered. trusted: without keys, its client may do what
+  // ApiDefinition::for_operators says.
+  Connection(Socket socket, bool guarded, bool trusted, ConnectionContext& context);
   ~Connection();
 
   boost::asio::awaitable<void> run();  // until the connection is closed
@@ -59,7 +60,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void wake_up();
 
   ConnectionContext& context_;
-  const bool guarded_;
+  const bool guarded_, trusted_;
   const std::shared_ptr<Channel> channel_;
   boost::asio::steady_timer wake_;  // a condition variable: cancelled when the exchange has something
   bool woken_ = false;

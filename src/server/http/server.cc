@@ -56,7 +56,7 @@ struct Server::State {
       : options(std::move(given)),
         spans(make_exporter(options)),
         tls(make_tls(options)),
-        keys(options.api_keys, options.api_key_file),
+        keys(options.api_keys, options.api_key_file, options.admin_keys),
         local_hosts(options.hosts, options.cors.origins),
         request_log(spdlog::default_logger()->clone(kRequestLogger)),
         bodies(options.max_bodies_bytes),
@@ -85,6 +85,8 @@ struct Server::State {
   asio::awaitable<void> accept(Listener& listener) {
     Listener::Acceptor& acceptor = listener.acceptor();
     const bool guarded = listener.loopback() && !keys.required();
+    const bool trusted =
+        listener.loopback() || listener.port() == 0;  // the rights of a socket's file decide who connects
     while (acceptor.is_open()) {
       const auto strand = asio::make_strand(io);  // the connection's
       auto [error, socket] = co_await acceptor.async_accept(strand, kTuple);
@@ -97,18 +99,18 @@ struct Server::State {
       }
       if (std::cmp_greater_equal(connections.size(), options.max_connections)) continue;  // closes it
       try {
-        serve(std::move(socket), guarded);
+        serve(std::move(socket), guarded, trusted);
       } catch (...) {  // out of memory: this client is lost, the next need not be
         log(std::current_exception());
       }
     }
   }
 
-  void serve(Socket socket, bool guarded) {
+  void serve(Socket socket, bool guarded, bool trusted) {
     const auto executor = socket.get_executor();
     const auto place = connections.emplace(connections.end(), nullptr);
     try {
-      *place = std::make_shared<Connection>(std::move(socket), guarded, context);
+      *place = std::make_shared<Connection>(std::move(socket), guarded, trusted, context);
       asio::co_spawn(executor, (*place)->run(), asio::bind_executor(control, [this, place](std::exception_ptr failure) {
                        if (failure) log(failure);
                        connections.erase(place);

@@ -24,6 +24,7 @@ struct ServerOptions : ServiceOptions {
   int max_connections = 4096;
   std::string ssl_certfile = {}, ssl_keyfile = {};  // PEM; both or neither: HTTPS or HTTP
   std::vector<std::string> api_keys = {};           // accepted keys, with those of the file; none: no key is needed
+  std::vector<std::string> admin_keys = {};         // likewise, of operators
   std::string api_key_file = {};                    // see api_keys.h
   CorsOptions cors = {};
   std::string otlp_traces_endpoint = {};    // where spans of requests are sent (docs/tracing.md); empty: nowhere

@@ -43,6 +43,32 @@ TEST(Access, NeedsAKey) {
   }
 }
 
+TEST(Access, LetsOperatorsManageModels) {
+  const TemporaryFolder folder;
+  ServerOptions options = with_keys(folder);
+  options.api_keys = {"sk-c"};
+  options.admin_keys = {"sk-admin", "sk-c"};
+  RunningServer keyed(options);
+  const auto load = [](uint16_t port, const std::string& key) {
+    return HttpClient(port).call("POST", "/models/load", R"({"model": "scripted"})",
+                                 key.empty() ? "" : "Authorization: Bearer " + key + "\r\n");
+  };
+  EXPECT_EQ(load(keyed.port(), "sk-admin").status, 200);
+  EXPECT_EQ(load(keyed.port(), "sk-c").status, 200) << "it is given as both";
+  EXPECT_EQ(load(keyed.port(), "").status, 401);
+  const HttpAnswer refused = load(keyed.port(), "sk-a");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_EQ(refused.json()["error"]["code"], "not_an_operator");
+  EXPECT_EQ(HttpClient(keyed.port()).call("POST", kChatPath, chat_body(), "Authorization: Bearer sk-admin\r\n").status,
+            200);
+  RunningServer local;
+  EXPECT_EQ(load(local.port(), "").status, 200) << "a program of this machine";
+  ServerOptions open;
+  open.hosts = {"0.0.0.0"};
+  RunningServer everywhere(open);
+  EXPECT_EQ(load(everywhere.port(), "").status, 403);
+}
+
 // What the operator says of a key orders tenants; what a request asks for, its tenant's requests.
 TEST(Access, GivesRequestsTheOperatorsPriority) {
   const TemporaryFolder folder;
