@@ -36,7 +36,7 @@ BELOW = {
     "cli": ["server", "plan", "load", "hub", "quantize"],
 }
 # Subfolders beside it that a subfolder, and everything in it, must not include.
-APART = {"server/api": ["server/http/", "server/endpoints/"], "server/endpoints": ["server/http/"]}
+APART = {"server/api": ["server/http/", "server/endpoints/"], "server/batch": ["server/http/", "server/endpoints/"], "server/endpoints": ["server/http/"]}
 PUBLIC = {"sampling", "engine", "plan", "server", "cli"}  # may include include/quire; everybody may include PLAIN
 PLAIN = re.compile(r'"quire/(types|error|sampling_params|constraint)\.h"')  # values without code
 BANNED = re.compile(r"(^|_)(utils?|common|helpers?|managers?)(_|$)")

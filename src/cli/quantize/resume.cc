@@ -33,18 +33,11 @@ std::string content_of(const std::filesystem::path& file) {
   return fmt::format("{:016x}", checksum(MappedFile(file).bytes()));
 }
 
-std::string identity_of(const Checkpoint& checkpoint) {
-  // Calibration depends on the form of activations that the machine prefers.
-  const std::string_view activations = name(CpuBackend::default_activations_of("auto"));
-  const std::string text = model_identity(checkpoint, read_model_config(checkpoint), activations);
-  return fmt::format("{:016x}", checksum(std::as_bytes(std::span(text))));
-}
-
 Json order_of(const CLI::App& command, const Checkpoint& checkpoint) {
   Json order = Json::object();
   // The program itself, not its version: bits of two builds may differ.
   order["the program"] = fmt::format("{} {}", QUIRE_VERSION, content_of("/proc/self/exe"));
-  order["the model"] = identity_of(checkpoint);
+  order["the model"] = model_fingerprint(checkpoint);
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     if (option->count() == 0 || is_in(kWithoutEffect, name)) continue;
@@ -62,6 +55,13 @@ std::filesystem::path without_slash(std::filesystem::path path) {
 }
 
 }  // namespace
+
+std::string model_fingerprint(const Checkpoint& checkpoint) {
+  // Calibration depends on the form of activations that the machine prefers.
+  const std::string_view activations = name(CpuBackend::default_activations_of("auto"));
+  const std::string text = model_identity(checkpoint, read_model_config(checkpoint), activations);
+  return fmt::format("{:016x}", checksum(std::as_bytes(std::span(text))));
+}
 
 std::unique_ptr<PartialOutput> open_partial(const CLI::App& command, const Checkpoint& checkpoint,
                                             const std::string& output, bool force) {

@@ -17,6 +17,9 @@ namespace quire {
 std::unique_ptr<PartialOutput> open_partial(const CLI::App& command, const Checkpoint& checkpoint,
                                             const std::string& output, bool force);
 
+// The model's weights and settings, as a hash that two runs can compare.
+std::string model_fingerprint(const Checkpoint& checkpoint);
+
 // Calls the task, which may set `partial`. If it throws, says where what is finished is kept, or removes an empty folder.
 void keep_on_failure(std::unique_ptr<PartialOutput>& partial, const std::function<void()>& task);
 

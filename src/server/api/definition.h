@@ -26,6 +26,7 @@ struct ApiDefinition {
   std::string_view summary;  // a sentence
   std::vector<std::string_view> other_paths = {};  // those of other servers for the same
   ErrorShape errors = ErrorShape::kOpenAi;
+  bool in_batches = false;     // lines of batches may ask for it
   bool for_operators = false;  // changes what the server serves: needs an admin key, if the server has keys
 
   // Reading the body. Of several fields with one name the first counts; fields of other endpoints are refused.

@@ -92,6 +92,7 @@ const ApiDefinition& chat_api() {
   static const ApiDefinition api{
       .path = "/v1/chat/completions",
       .summary = "Answer a chat.",
+      .in_batches = true,
       .fields =
           join({kModelField,
                 kMaxTokensField,
@@ -137,6 +138,7 @@ const ApiDefinition& completion_api() {
   static const ApiDefinition api{
       .path = "/v1/completions",
       .summary = "Continue texts.",
+      .in_batches = true,
       .fields = join(
           {kModelField,
            kMaxTokensField,

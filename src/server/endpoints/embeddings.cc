@@ -64,6 +64,7 @@ const ApiDefinition& embedding_api() {
   static const ApiDefinition api{
       .path = "/v1/embeddings",
       .summary = "Embed texts: vectors from the final hidden states.",
+      .in_batches = true,
       .fields = join({kModelField,
                       {"input", read_prompt, schemas::kPrompts},
                       {"encoding_format", read_encoding_format, R"({"enum": ["float", "base64"]})",

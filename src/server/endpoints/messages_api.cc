@@ -89,6 +89,7 @@ const ApiDefinition& message_api() {
       .path = "/v1/messages",
       .summary = "Answer a conversation: Anthropic's Messages API, text only.",
       .errors = ErrorShape::kAnthropic,
+      .in_batches = true,
       .fields = join(
           {kModelField,
            {"max_tokens", read_max_answer_tokens, schemas::kPositive},

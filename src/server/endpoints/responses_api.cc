@@ -63,6 +63,7 @@ const ApiDefinition& response_api() {
   static const ApiDefinition api{
       .path = "/v1/responses",
       .summary = "Answer a text or a conversation: OpenAI's Responses API, text only.",
+      .in_batches = true,
       .fields = join(
           {kModelField,
            {"input", read_items,

@@ -135,6 +135,7 @@ const ApiDefinition& rerank_api() {
       .path = "/v1/rerank",
       .summary = "Order documents by their relevance to a query.",
       .other_paths = {"/v2/rerank", "/reranking"},
+      .in_batches = true,
       .fields = join({kModelField,
                       {"query", read_query, schemas::kText},
                       {"top_n", read_top_n, R"({"type": "integer", "minimum": 0, "maximum": 2147483647})",
@@ -160,6 +161,7 @@ const ApiDefinition& score_api() {
   static const ApiDefinition api{
       .path = "/v1/score",
       .summary = "Score pairs of texts.",
+      .in_batches = true,
       .fields = join({kModelField,
                       {"queries", read_queries, schemas::kDocuments, "one for all documents, or one for each"},
                       {"text_1", read_queries, schemas::kDocuments, "queries"},

@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "server/api/failure.h"
 #include "server/api/metrics.h"
 #include "server/api/routes.h"
 #include "server/http/connection.h"
@@ -19,28 +20,11 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr size_t kMuchMemory = 4 << 20;  // freed memory that is worth a system call to return
 
-ApiError timeout_error() {
-  return {504, "the answer was not complete within the request's time", "server_error", {}, "timeout"};
-}
-ApiError stopping_error() { return {503, "the server is stopping", "server_error", {}, "stopping"}; }
-
 ApiError load_timeout_error(const std::string& model) {
   ApiError error(503, fmt::format("the model {} is still being loaded; try again later", describe(Json(model))),
                  "server_error", {}, "loading");
   error.retry_after = 5;
   return error;
-}
-
-ApiError load_error(const std::string& model, const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (...) {
-    ApiError error(503,
-                   fmt::format("the model {} cannot be loaded: {}", describe(Json(model)), current_api_error().what()),
-                   "server_error", {}, "model_not_loaded");
-    error.retry_after = 30;
-    return error;
-  }
 }
 
 ApiError slow_reader_error(const ServerOptions& options) {
@@ -87,16 +71,6 @@ bool wants_plain_text(std::string_view accept) {
   return accept.find("text/plain") != accept.npos && accept.find("text/html") == accept.npos;
 }
 
-ApiError large_answer_error(const ServerOptions& options) {
-  return {413,
-          fmt::format("writing the answer takes more than {} KiB of memory; ask for less in one request, or raise "
-                      "--request-memory",
-                      options.large_work_bytes >> 10),
-          "invalid_request_error",
-          {},
-          "request_too_large"};
-}
-
 // Runs act() on a worker. What it has freed goes back to the system: the allocator would keep it.
 template <class Act>
 asio::awaitable<std::invoke_result_t<const Act&>> on_worker(asio::thread_pool& worker, const WorkingMemory& memory,
@@ -112,23 +86,6 @@ asio::awaitable<std::invoke_result_t<const Act&>> on_worker(asio::thread_pool& w
     co_return act();
   };
   co_return co_await asio::co_spawn(worker, work(), asio::use_awaitable);
-}
-
-std::optional<ApiError> failure_of(const Output& output) {
-  switch (output.finish) {
-    case FinishReason::kError:
-      return ApiError(500, output.error.empty() ? "the engine failed" : output.error, "server_error");
-    case FinishReason::kRefused:
-      return ApiError(400, output.error, "invalid_request_error", {}, "structured_output_refused");
-    case FinishReason::kDeadEnd:
-      return ApiError(422, output.error, "invalid_request_error", {}, "dead_end");
-    case FinishReason::kTimeout:
-      return timeout_error();
-    case FinishReason::kCancelled:
-      return stopping_error();
-    default:
-      return std::nullopt;
-  }
 }
 
 }  // namespace
@@ -318,7 +275,7 @@ asio::awaitable<bool> Connection::collect(Job& job, ResponseWriter& writer) {
     try {
       co_await on_worker(context_.large_bodies, memory, act);
     } catch (const WorkingMemoryExceeded&) {
-      reply = error_reply(large_answer_error(context_.options), request_->error_shape);
+      reply = error_reply(large_answer_error(context_.options.large_work_bytes), request_->error_shape);
     }
   }
   job.answer.reset();

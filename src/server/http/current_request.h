@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "server/api/exchange.h"
+#include "server/api/held_bytes.h"
 #include "server/http/connection_context.h"
-#include "server/http/held_bytes.h"
 #include "server/http/request_reader.h"
 #include "server/otlp/request_span.h"
 

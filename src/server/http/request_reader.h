@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "server/api/error.h"
+#include "server/api/held_bytes.h"
 #include "server/http/channel.h"
-#include "server/http/held_bytes.h"
 #include "server/http/server.h"
 
 namespace quire {

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/status.hpp>
+#include <vector>
+
+#include "server/api/failure.h"
+#include "server/http/on_disk.h"
 
 namespace quire {
 namespace {
@@ -16,13 +20,6 @@ constexpr size_t kSmallReply = 4 << 10;  // not counted, and sent in one write w
 constexpr std::chrono::milliseconds kLiveTimeout{10'000};
 
 }  // namespace
-
-ApiError overloaded_error() {
-  ApiError error(503, "the server holds as many bytes of answers as it may; try again later", "server_error", {},
-                 "overloaded");
-  error.retry_after = 1;
-  return error;
-}
 
 asio::awaitable<bool> ResponseWriter::send(const Reply& whole) {
   const bool held = whole.body.size() <= kSmallReply || request_.reply.grow_to(whole.body.size());
@@ -41,6 +38,30 @@ asio::awaitable<bool> ResponseWriter::send(const Reply& whole) {
   }
   if (!co_await channel_.write(out, time)) co_return false;
   co_return co_await channel_.write(body, time) && request_.keep_alive;
+}
+
+asio::awaitable<bool> ResponseWriter::send_file(const StoreReply& stored, asio::thread_pool& disk) {
+  constexpr size_t kPiece = size_t{256} << 10;
+  if (!request_.reply.grow_to(kPiece)) {
+    const Reply refusal = error_reply(overloaded_error(), request_.error_shape);
+    co_return co_await send(refusal);
+  }
+  if (context_.stopping) request_.keep_alive = false;
+  request_.answered(stored.reply.status);
+  const std::string begin =
+      head(stored.reply.status, stored.reply.content_type, {{"Content-Length", std::to_string(stored.bytes)}});
+  if (!co_await channel_.write(begin, context_.options.write_timeout)) co_return false;
+  std::vector<char> piece(kPiece);
+  for (uint64_t at = 0; at < stored.bytes && !request_.head_only;) {
+    const size_t wanted = std::min<uint64_t>(kPiece, stored.bytes - at);
+    const auto read = [&] { return ::pread(*stored.file, piece.data(), wanted, static_cast<off_t>(at)); };
+    const ssize_t count = co_await on_disk(disk, read);
+    if (count <= 0) co_return false;
+    at += static_cast<uint64_t>(count);
+    const std::string_view bytes(piece.data(), static_cast<size_t>(count));
+    if (!co_await channel_.write(bytes, context_.options.write_timeout)) co_return false;
+  }
+  co_return request_.keep_alive;
 }
 
 asio::awaitable<bool> ResponseWriter::send_events(std::string_view events, std::string_view content_type, bool last) {

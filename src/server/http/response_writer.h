@@ -44,6 +44,4 @@ class ResponseWriter {
   std::string out_;  // the buffer of send_events
 };
 
-ApiError overloaded_error();  // 503: the budget for replies is used up
-
 }  // namespace quire
