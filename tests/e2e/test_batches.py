@@ -204,3 +204,141 @@ def test_a_full_disk_is_an_error_and_the_rest_follows(tmp_path, small_disk, alon
     done = quire(*command)
     assert done.returncode == 0, done.stderr
     assert {result["custom_id"]: tokens_of(result) for result in read(small_disk / "out")} == alone
+
+
+# ---- the server ---------------------------------------------------------------------------------------------------------
+
+
+def serve(folder, *flags):
+    skip_without_binary()
+    return Server(*LIMITS, "--files-dir", str(folder), *flags, model=MODEL, name="m")
+
+
+def client_of(server, key="none"):
+    openai = pytest.importorskip("openai")
+    return openai.OpenAI(base_url=server.url, api_key=key, max_retries=0, timeout=60)
+
+
+def wait_for(client, batch_id, seconds=120):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = client.batches.retrieve(batch_id)
+        if found.status in ("completed", "failed", "cancelled", "expired"):
+            return found
+        time.sleep(0.1)
+    raise AssertionError(found)
+
+
+def answers_of(client, found):
+    content = client.files.content(found.output_file_id).text
+    return {result["custom_id"]: tokens_of(result) for result in map(json.loads, content.splitlines())}
+
+
+def test_openais_client(tmp_path, alone):
+    server = serve(tmp_path / "files")
+    client = client_of(server)
+    (tmp_path / "in.jsonl").write_text("".join(line(name) + "\n" for name in alone) + line("wrong", temperature=-1))
+    with (tmp_path / "in.jsonl").open("rb") as file:
+        sent = client.files.create(file=file, purpose="batch", expires_after={"anchor": "created_at", "seconds": 3600})
+    assert sent.filename == "in.jsonl" and sent.bytes == (tmp_path / "in.jsonl").stat().st_size
+    assert sent.expires_at == sent.created_at + 3600
+    made = client.batches.create(input_file_id=sent.id, endpoint="/v1/completions", completion_window="24h", metadata={"who": "me"})
+    assert made.status == "validating" and made.metadata == {"who": "me"}
+    found = wait_for(client, made.id)
+    assert found.status == "completed"
+    assert (found.request_counts.total, found.request_counts.completed, found.request_counts.failed) == (61, 60, 1)
+    assert answers_of(client, found) == alone
+    failure = json.loads(client.files.content(found.error_file_id).text)
+    assert failure["custom_id"] == "wrong" and failure["response"]["status_code"] == 400
+    assert [one.id for one in client.batches.list(limit=1)] == [made.id]
+    assert len(list(client.files.list(limit=2))) == 3
+    assert client.files.retrieve(sent.id).id == sent.id
+    assert client.files.delete(sent.id).deleted
+    with pytest.raises(Exception, match="there is no file"):
+        client.files.retrieve(sent.id)
+    code, log = server.stop()
+    assert code == 0, log
+
+
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
+def test_batches_survive_the_server(tmp_path, alone, kill):
+    text = "".join(line(f"{name}-{i}", prompt=json.loads(line(name))["body"]["prompt"]) + "\n" for i in range(5) for name in alone)
+    server = serve(tmp_path / "files", "--max-num-seqs", "1")
+    client = client_of(server)
+    sent = client.files.create(file=("in.jsonl", text.encode()), purpose="batch")
+    made = client.batches.create(input_file_id=sent.id, endpoint="/v1/completions", completion_window="24h")
+    for round_ in range(2):
+        done = client.batches.retrieve(made.id).request_counts.completed
+        assert eventually(lambda: client.batches.retrieve(made.id).request_counts.completed > done + 5, 60)
+        before = client.batches.retrieve(made.id).request_counts.completed
+        server.process.send_signal(kill)
+        server.process.communicate(timeout=60)
+        assert server.process.returncode == (-kill if kill == signal.SIGKILL else 0)
+        server = serve(tmp_path / "files", *([] if round_ else ["--max-num-seqs", "1"]))
+        client = client_of(server)
+        assert eventually(lambda: client.batches.retrieve(made.id).request_counts.completed >= before, 20), "what is answered stays"
+    found = wait_for(client, made.id)
+    assert found.status == "completed" and found.request_counts.completed == 300
+    answers = answers_of(client, found)
+    assert answers == {f"{name}-{i}": alone[name] for i in range(5) for name in alone}
+    assert server.stop()[0] == 0
+
+
+def test_a_folder_has_one_server(tmp_path):
+    server = serve(tmp_path / "files")
+    second = quire("serve", "-m", MODEL, "--port", "0", "--files-dir", tmp_path / "files", *LIMITS)
+    assert second.returncode == 1 and "another server uses this folder" in second.stderr
+    assert server.stop()[0] == 0
+
+
+def test_large_files_do_not_enter_memory(tmp_path):
+    server = serve(tmp_path / "files", "--max-file-size", "1GB")
+    client = client_of(server)
+
+    def peak():
+        status = open(f"/proc/{server.process.pid}/status").read()
+        return int(status.split("VmHWM:")[1].split()[0]) << 10
+
+    before = peak()
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(400 << 20)  # a line of zeros
+    with (tmp_path / "large").open("rb") as file:
+        sent = client.files.create(file=file, purpose="batch")
+    assert sent.bytes == 400 << 20
+    made = client.batches.create(input_file_id=sent.id, endpoint="/v1/completions", completion_window="24h")
+    found = wait_for(client, made.id)
+    assert found.status == "failed" and found.errors.data[0].code == "line_too_long"
+    with client.files.with_streaming_response.content(sent.id) as answer:
+        assert sum(len(piece) for piece in answer.iter_bytes(1 << 20)) == 400 << 20
+    assert peak() - before < 100 << 20
+    assert server.stop()[0] == 0
+
+
+def test_chats_are_answered_while_a_batch_runs(tmp_path):
+    server = serve(tmp_path / "files", "--max-num-seqs", "4")
+    client = client_of(server)
+    text = "".join(line(f"r{i}", max_tokens=100, ignore_eos=True) + "\n" for i in range(400))
+    sent = client.files.create(file=("in.jsonl", text.encode()), purpose="batch")
+    made = client.batches.create(input_file_id=sent.id, endpoint="/v1/completions", completion_window="24h")
+    assert eventually(lambda: client.batches.retrieve(made.id).status == "in_progress", 60)
+    for i in range(5):
+        assert client.completions.create(model="m", prompt=[5, 6], max_tokens=4).usage.completion_tokens > 0
+    assert client.batches.cancel(made.id).status == "cancelling"
+    assert wait_for(client, made.id).status == "cancelled"
+    assert server.stop()[0] == 0
+
+
+def test_managing_models_needs_an_admin_key():
+    skip_without_binary()
+
+    def load(server, key):
+        sent = urllib.request.Request(server.base + "/models/load", b'{"model": "m"}', {"Authorization": f"Bearer {key}"})
+        try:
+            with urllib.request.urlopen(sent, timeout=60) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    server = Server(*LIMITS, "--api-key", "sk-user", "--admin-key", "sk-admin", model=MODEL, name="m")
+    assert [load(server, key) for key in ("sk-user", "sk-admin", "sk-none")] == [403, 200, 401]
+    assert server.stop()[0] == 0

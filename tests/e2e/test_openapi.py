@@ -22,9 +22,9 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def small():
+def small(tmp_path_factory):
     """A short context, so that answers are."""
-    with served("--max-model-len", "64") as running:
+    with served("--max-model-len", "64", "--files-dir", str(tmp_path_factory.mktemp("files"))) as running:
         yield running
 
 

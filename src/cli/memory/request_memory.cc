@@ -6,6 +6,11 @@
 #include "engine/memory_budget.h"
 
 namespace quire {
+namespace {
+
+constexpr size_t kLeastForBatches = 32 * kMiB;
+
+}  // namespace
 
 void reserve_request_memory(size_t request_memory, ServerOptions& server, EngineOptions& engine) {
   // The largest body must fit next to the share that is kept for small ones.
@@ -18,7 +23,9 @@ void reserve_request_memory(size_t request_memory, ServerOptions& server, Engine
   server.small_work_bytes = request_memory / 8;
   server.max_extra_bytes = std::min(server.max_extra_bytes, static_cast<int64_t>(server.large_work_bytes / 6));
   engine.constraint_bytes = request_memory / 4;
-  engine.reserved_bytes = server.max_bodies_bytes + server.max_replies_bytes + request_memory;
+  // Requests of batches: the largest body fits into half of it, and their answers have the other half.
+  server.batch_bytes = server.files_dir.empty() ? 0 : std::max(kLeastForBatches, 2 * server.max_body_bytes);
+  engine.reserved_bytes = server.max_bodies_bytes + server.max_replies_bytes + request_memory + server.batch_bytes;
 }
 
 }  // namespace quire

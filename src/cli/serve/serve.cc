@@ -42,7 +42,7 @@ struct ServeFlags {
   ModelFlags models;
   EngineOptions engine;
   ServerOptions server;
-  size_t request_memory = 0;
+  size_t request_memory = 0, max_file_bytes = size_t{512} << 20, max_files_bytes = size_t{16} << 30;
   double timeout = 0, grace = 30, header_timeout = 10, body_timeout = 60, write_timeout = 60, idle_timeout = 75,
          load_timeout = 300;  // seconds
   std::string log_level = "info", log_format = "text";
@@ -106,6 +106,8 @@ void check_collector(const ServerOptions& options) {
 void serve(ServeFlags flags) {
   ServerOptions& options = flags.server;
   options.max_running = flags.engine.max_num_seqs;
+  options.max_file_bytes = flags.max_file_bytes;
+  options.max_files_bytes = flags.max_files_bytes;
   reserve_request_memory(flags.request_memory, options, flags.engine);
   std::vector<ModelOrder> orders = read_model_orders(flags.models, flags.engine, flags.offline);
   const bool single = is_single(orders);
@@ -233,6 +235,21 @@ void add_serve_command(CLI::App& app) {
   command->remove_option(command->get_option("--model"));
   add_model_flags(*command, flags->models);
   add_chat_template_options(*command, flags->engine);
+
+  const char* const batches = "Files and batches";
+  command
+      ->add_option("--files-dir", server.files_dir,
+                   "private folder of /v1/files and /v1/batches; without it there are none (docs/batches.md)")
+      ->type_name("DIR")
+      ->group(batches);
+  add_size(*command, "--max-file-size", flags->max_file_bytes,
+           "most bytes of an uploaded file; a larger one gets a 413")
+      ->group(batches);
+  add_size(*command, "--max-files-size", flags->max_files_bytes,
+           "most bytes of all files in --files-dir; further uploads get a 413")
+      ->group(batches);
+  add(batches, "--max-batch-requests", server.max_batch_requests, "most requests of one batch")
+      ->check(between(1, 10'000'000));
 
   const char* const limits = "Limits";
   add(limits, "--max-queue", server.max_queue, "answers that may wait for a free sequence; more get a 429")

@@ -6,12 +6,14 @@
 
 #include "server/api/definition.h"
 #include "server/api/error.h"
+#include "server/api/store_definition.h"
 
 namespace quire {
 
 struct Route {
-  const ApiDefinition* api = nullptr;  // either this or `get`
+  const ApiDefinition* api = nullptr;  // one of these three
   const GetDefinition* get = nullptr;
+  const StoreDefinition* store = nullptr;
   std::string_view name = {};  // the path in metrics: "/v1/models/{id}"
   std::string argument = {};   // what stands in the place of {id}
 };
@@ -22,6 +24,12 @@ Route find_route(std::string_view method, std::string_view path, std::string& al
 
 // The decoded path of a request's target: of "/v1/models?x", and of "http://host/v1/models", which proxies send.
 std::string path_of_target(std::string_view target);
+
+// The upload that a method and a path name; nullptr: none.
+const StoreDefinition* find_upload(std::string_view method, std::string_view path);
+
+// What follows the question mark of a request's target, still encoded.
+std::string query_of_target(std::string_view target);
 
 // Whether GetDefinition::needs_key says so. Every other path, known or not, needs a key if the server has any.
 bool needs_no_key(std::string_view path);

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "server/api/definition.h"
+#include "server/api/store_definition.h"
 
 namespace quire {
 
@@ -42,6 +43,9 @@ const GetDefinition& adapters_get();
 std::span<const GetDefinition> server_pages();
 std::span<const GetDefinition> dashboard_gets();
 
+std::span<const StoreDefinition> file_stores();
+std::span<const StoreDefinition> batch_stores();
+
 std::span<const ApiDefinition* const> all_apis() {
   static const std::vector<const ApiDefinition*> apis = {
       &chat_api(),         &completion_api(),  &response_api(),         &count_input_api(),    &message_api(),
@@ -63,6 +67,17 @@ std::span<const GetDefinition* const> all_gets() {
     return all;
   }();
   return gets;
+}
+
+std::span<const StoreDefinition* const> all_stores() {
+  static const std::vector<const StoreDefinition*> stores = [] {
+    std::vector<const StoreDefinition*> all;
+    for (const auto& rows : {file_stores(), batch_stores()}) {
+      for (const StoreDefinition& row : rows) all.push_back(&row);
+    }
+    return all;
+  }();
+  return stores;
 }
 
 }  // namespace quire

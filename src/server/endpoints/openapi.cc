@@ -11,6 +11,7 @@
 #include "server/api/definition.h"
 #include "server/api/request/fields.h"
 #include "server/api/routes.h"
+#include "server/api/store_definition.h"
 
 namespace quire {
 namespace {
@@ -134,6 +135,37 @@ Json get_operation(const GetDefinition& get) {
   return operation;
 }
 
+Json store_operation(const StoreDefinition& store) {
+  Json content = store.answer_schema.empty() ? Json{{"application/octet-stream", {{"schema", Json::object()}}}}
+                                             : json_content(reference(store.answer_schema));
+  Json responses = {{"200", {{"description", "the answer"}, {"content", std::move(content)}}}};
+  const Json error = json_content(reference("Error"));
+  for (const auto& [status, why] :
+       {std::pair{"400", "a field is wrong"},
+        {"404", "this API key has nothing of this name, or the server was started without --files-dir"},
+        {"408", "the body did not arrive in time"},
+        {"409", "what is asked for does not fit what there is"},
+        {"413", "the body or the file is too large"},
+        {"415", "an upload must be a form"},
+        {"429", "there are too many batches"},
+        {"500", "the server failed"},
+        {"503", "the server is loading, stopping or out of room"}}) {
+    responses[status] = {{"description", why}, {"content", error}};
+  }
+  Json operation = {{"summary", store.summary}, {"responses", std::move(responses)}};
+  Json parameters = store.query_schema.empty() ? Json::array() : Json::parse(store.query_schema);
+  if (store.path.find("{id}") != store.path.npos)
+    parameters.push_back(
+        {{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}, {"minLength", 1}}}});
+  if (!parameters.empty()) operation["parameters"] = std::move(parameters);
+  if (!store.body_schema.empty())
+    operation["requestBody"] = {
+        {"required", true},
+        {"content",
+         {{store.receive ? "multipart/form-data" : "application/json", {{"schema", Json::parse(store.body_schema)}}}}}};
+  return operation;
+}
+
 // For a server with keys.
 void ask_for_key(Json& paths) {
   for (const auto& [path, operations] : paths.items()) {
@@ -228,6 +260,9 @@ Json component_schemas(const ApiLimits& limits) {
   for (const GetDefinition* get : all_gets()) {
     if (!get->schemas.empty()) components.update(Json::parse(get->schemas));
   }
+  for (const StoreDefinition* store : all_stores()) {
+    if (!store->schemas.empty()) components.update(Json::parse(store->schemas));
+  }
   return components;
 }
 
@@ -268,6 +303,11 @@ std::string openapi_document(const ApiLimits& limits, std::string_view version, 
     paths[std::string(api->path)] = {{"post", post_operation(*api, limits.sampling)}};
   for (const GetDefinition* get : all_gets()) {
     if (!get->summary.empty()) paths[std::string(get->path)] = {{"get", get_operation(*get)}};
+  }
+  for (const StoreDefinition* store : all_stores()) {
+    std::string method(store->method);
+    std::ranges::transform(method, method.begin(), [](char c) { return static_cast<char>(c | 32); });
+    paths[std::string(store->path)][method] = store_operation(*store);
   }
 
   Json document = {{"openapi", "3.1.0"},

@@ -92,6 +92,7 @@ asio::awaitable<std::invoke_result_t<const Act&>> on_worker(asio::thread_pool& w
 
 asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writer) {
   std::optional<Reply> reply;
+  std::optional<StoreReply> stored;
   Job job;
   std::string allow;
   bool live = false;
@@ -111,6 +112,8 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
                                 .plain = wants_plain_text(http[boost::beast::http::field::accept]),
                                 .stopping = context_.stopping});
       live = route.get->live && !request_->head_only;
+    } else if (route.store) {
+      stored = co_await answer_stored(route, http);
     } else {
       if (context_.stopping) throw stopping_error();
       if (route.api->for_operators) require_operator(request_->tenant, context_.keys.required());
@@ -126,6 +129,11 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
   if (live) {
     request_->body.release();
     co_return co_await show_live(writer);
+  }
+  if (stored) {
+    request_->body.release();
+    if (stored->file) co_return co_await writer.send_file(*stored, context_.disk);
+    reply = std::move(stored->reply);
   }
   if (reply) {
     request_->body.release();

@@ -88,8 +88,11 @@ asio::awaitable<bool> Connection::serve() {
   ResponseWriter writer(*channel_, context_, *request_);
   request_->tenant.is_operator = trusted_ && !context_.keys.required();
   const std::optional<Reply> early = early_reply(*reader.header(), guarded_, context_, *request_);
+  const StoreDefinition* const upload = find_upload(request_->method, request_->path);
   bool more = false;
-  if (early) {
+  if (!early && upload) {
+    more = co_await receive_upload(*upload, reader, writer);
+  } else if (early) {
     request_->keep_alive = request_->keep_alive && reader.done();
     more = co_await writer.send(*early);
     if (!reader.done()) co_await channel_->linger();

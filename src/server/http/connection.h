@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/api/models.h"
+#include "server/api/routes.h"
 #include "server/http/channel.h"
 #include "server/http/connection_context.h"
 #include "server/http/current_request.h"
@@ -46,6 +47,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> stream(Job& job, ResponseWriter& writer);
   boost::asio::awaitable<bool> collect(Job& job, ResponseWriter& writer);
   boost::asio::awaitable<bool> show_live(ResponseWriter& writer);
+  boost::asio::awaitable<bool> receive_upload(const StoreDefinition& store, RequestReader& reader,
+                                              ResponseWriter& writer);
+  boost::asio::awaitable<StoreReply> answer_stored(const Route& route, const HttpRequest& http);
 
   boost::asio::awaitable<void> refuse(const ApiError& error);
 

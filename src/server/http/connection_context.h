@@ -15,6 +15,7 @@ class logger;
 
 namespace quire {
 
+class BatchQueue;
 class SpanExporter;
 class Tls;
 
@@ -34,6 +35,8 @@ struct ConnectionContext {
   // second or two, and small requests must not wait for it. Two threads in all, because the cores belong to the engine.
   // Each works on one body at a time, so the limits of working memory hold for all of them together.
   boost::asio::thread_pool &small_bodies, &large_bodies;
+  boost::asio::thread_pool& disk;              // reads and writes files of ServerOptions::files_dir
+  std::atomic<BatchQueue*> batches{nullptr};   // nullptr: the server keeps no files
   std::atomic<const Models*> models{nullptr};  // nullptr: they are still loading
   std::atomic<bool> stopping{false};           // finish what has begun, begin nothing else
   std::atomic<bool> aborting{false};           // finish nothing either

@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -31,18 +32,24 @@ class RequestReader {
   boost::asio::awaitable<Outcome> read_header();
   // After read_header(). `held` grows with the body, as long as its budget lasts.
   boost::asio::awaitable<Outcome> read_body(HeldBytes& held);
+  // In its place, for bodies of any length: hands over each piece, of at most 64 KiB, which `take` must have done with when it
+  // returns. What it throws comes out here. Each MiB may take body_timeout.
+  using TakePiece = std::function<boost::asio::awaitable<void>(std::string_view)>;
+  boost::asio::awaitable<Outcome> read_pieces(const TakePiece& take);
 
   const ApiError& refusal() const { return *refusal_; }
   // nullptr as long as no header could be read.
   const HttpRequest* header() const { return header_known_ ? &parser_.get() : nullptr; }
-  bool done() const { return parser_.is_done(); }  // there is no body, or it has been read
+  bool done() const { return done_ || parser_.is_done(); }  // there is no body, or it has been read
+  std::optional<uint64_t> content_length() const;           // as the header says; nothing: it comes in chunks
   HttpRequest release() { return parser_.release(); }
 
  private:
   using ErrorCode = boost::beast::error_code;
 
-  std::optional<ApiError> header_refusal(ErrorCode error) const;
+  ApiError header_refusal(ErrorCode error) const;
   std::optional<ApiError> wrong_header() const;
+  boost::asio::awaitable<bool> invite_body();
   ApiError too_large_header() const;
   ApiError too_large_body() const;
   Outcome refuse(ApiError error);
@@ -51,7 +58,7 @@ class RequestReader {
   Channel& channel_;
   const ServerOptions& options_;
   HttpParser parser_;
-  bool header_known_ = false;
+  bool header_known_ = false, done_ = false;
   size_t header_bytes_ = 0;  // trailers and chunk extensions included
   std::optional<ApiError> refusal_;
 };

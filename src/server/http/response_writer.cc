@@ -1,6 +1,7 @@
 #include "server/http/response_writer.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/use_awaitable.hpp>

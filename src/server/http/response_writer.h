@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "server/api/answer/reply.h"
 #include "server/api/live/live_feed.h"
+#include "server/api/store_definition.h"
 #include "server/http/channel.h"
 #include "server/http/current_request.h"
 
@@ -23,6 +25,8 @@ class ResponseWriter {
   // Both return whether the connection can take another request.
   boost::asio::awaitable<bool> send(const Reply& reply);
   boost::asio::awaitable<bool> send(Reply&&) = delete;  // gcc 12 can destroy temporaries of a co_await expression twice
+  // The bytes of its file, read on `disk` as the client takes them. A file that cannot be read to its end ends the connection.
+  boost::asio::awaitable<bool> send_file(const StoreReply& stored, boost::asio::thread_pool& disk);
   // The first call sends the head too. After `last` nothing may follow.
   boost::asio::awaitable<bool> send_events(std::string_view events, std::string_view content_type, bool last);
 

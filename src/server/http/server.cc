@@ -11,11 +11,15 @@
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <csignal>
+#include <functional>
+#include <future>
 #include <list>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "server/batch/batch_queue.h"
+#include "server/batch/file_store.h"
 #include "server/http/connection.h"
 #include "server/http/listener.h"
 #include "server/http/tls.h"
@@ -34,6 +38,12 @@ std::unique_ptr<Tls> make_tls(const ServerOptions& options) {
   if (options.ssl_certfile.empty()) throw invalid("--ssl-keyfile needs --ssl-certfile");
   if (options.ssl_keyfile.empty()) throw invalid("--ssl-certfile needs --ssl-keyfile");
   return std::make_unique<Tls>(options.ssl_certfile, options.ssl_keyfile);
+}
+
+std::unique_ptr<FileStore> make_file_store(const ServerOptions& options) {
+  if (options.files_dir.empty()) return nullptr;
+  return std::make_unique<FileStore>(options.files_dir, FileStoreLimits{.max_file_bytes = options.max_file_bytes,
+                                                                        .max_bytes = options.max_files_bytes});
 }
 
 // Spans are counted where /metrics finds them.
@@ -61,8 +71,9 @@ struct Server::State {
         request_log(spdlog::default_logger()->clone(kRequestLogger)),
         bodies(options.max_bodies_bytes),
         replies(options.max_replies_bytes),
-        context{options, tls.get(),    keys,         local_hosts, *request_log, spans.get(), bodies,
-                replies, small_bodies, large_bodies, {},          {},           {}},
+        files(make_file_store(options)),
+        context{options,      tls.get(),    keys, local_hosts, *request_log, spans.get(), bodies, replies,
+                small_bodies, large_bodies, disk, {},          {},           {},          {}},
         io(options.threads),
         control(asio::make_strand(io)),
         signals(control),
@@ -134,6 +145,25 @@ struct Server::State {
     }
   }
 
+  // Requests of batches are read where large bodies are, one at a time, within the same memory.
+  void begin_batches() {
+    if (!files) return;
+    files->share(keys.several_tenants());
+    BatchQueueOptions batch_options;
+    batch_options.max_line_bytes = options.max_body_bytes;
+    batch_options.max_requests = options.max_batch_requests;
+    batch_options.memory_bytes = options.batch_bytes;
+    batch_options.work_bytes = options.large_work_bytes;
+    batch_options.worker = [this](const std::function<void()>& work) {
+      std::packaged_task<void()> task(work);
+      std::future<void> done = task.get_future();
+      asio::post(large_bodies, std::move(task));
+      done.get();
+    };
+    batches = std::make_unique<BatchQueue>(*files, *models, std::move(batch_options));
+    context.batches.store(batches.get(), std::memory_order_release);
+  }
+
   static void log(const std::exception_ptr& failure) {
     try {
       std::rethrow_exception(failure);
@@ -147,6 +177,7 @@ struct Server::State {
     if (phase == 1) {
       announce_stop();
       context.stopping = true;
+      if (BatchQueue* const queue = context.batches.load(std::memory_order_acquire)) queue->drain();
       for (Listener& listener : listeners) listener.close();
       if (connections.empty()) return finish();
       for (const auto& connection : connections) connection->drain();
@@ -157,7 +188,8 @@ struct Server::State {
   }
 
   void announce_stop() const {
-    const int answers = context.models ? models->admission()->inside() : 0;
+    // Requests of batches are not waited for: they are computed again after the next start.
+    const int answers = context.models && !connections.empty() ? models->admission()->inside() : 0;
     if (answers == 0) return spdlog::info("stopping");
     spdlog::info("finishing {} answer{} (up to {} s); press Ctrl-C again to stop now", answers, answers == 1 ? "" : "s",
                  std::chrono::duration<double>(options.grace).count());
@@ -198,6 +230,7 @@ struct Server::State {
       attempt([&] {
         spdlog::info("SIGHUP: loaded {} API keys", keys.reload());
         if (models) models->admission()->share(keys.several_tenants());
+        if (files) files->share(keys.several_tenants());
       });
     }
     if (tls) {
@@ -228,7 +261,9 @@ struct Server::State {
   LocalHosts local_hosts;
   std::shared_ptr<spdlog::logger> request_log;
   ByteBudget bodies, replies;
-  asio::thread_pool small_bodies{1}, large_bodies{1};
+  asio::thread_pool small_bodies{1}, large_bodies{1}, disk{1};
+  std::unique_ptr<FileStore> files;     // nullptr: there are none
+  std::unique_ptr<BatchQueue> batches;  // likewise
   ConnectionContext context;
   asio::io_context io;
   asio::strand<asio::io_context::executor_type> control;
@@ -258,14 +293,17 @@ void Server::attach(std::vector<ServedModel> models, double read_bandwidth) {
   options.needs_key = state_->keys.required();
   options.several_tenants = state_->keys.several_tenants();
   state_->models = std::make_unique<Models>(std::move(models), options, read_bandwidth);
+  state_->begin_batches();
   state_->context.models.store(state_->models.get(), std::memory_order_release);
 }
 
 // Requests that still wait for a worker hold connections, whose sockets must not outlive `io`: they fail here.
 Server::~Server() {
   state_->context.aborting = true;
+  state_->batches.reset();  // before the workers that read its requests
   state_->small_bodies.join();
   state_->large_bodies.join();
+  state_->disk.join();
   if (state_->models) state_->models->stop();
 }
 

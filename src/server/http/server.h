@@ -32,6 +32,12 @@ struct ServerOptions : ServiceOptions {
   std::string otlp_service_name = "quire";  // the service that they name
   LogFormat log_format = LogFormat::kText;  // the line that each request writes to spdlog's default logger
 
+  std::string files_dir = {};                     // of /v1/files and /v1/batches; empty: there are none
+  uint64_t max_file_bytes = uint64_t{512} << 20;  // of an upload; a larger one gets a 413
+  uint64_t max_files_bytes = uint64_t{16} << 30;  // of all files; further uploads get a 413
+  size_t max_batch_requests = 50'000;             // of one batch
+  size_t batch_bytes = size_t{64} << 20;          // memory for requests of batches and their answers
+
   size_t max_header_bytes = 16 << 10;  // trailers and chunk extensions included
   size_t max_body_bytes = 8 << 20;
   size_t max_bodies_bytes = 64 << 20;  // all bodies, with what is kept of them until answered; more get a 503
