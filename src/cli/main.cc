@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/static_program.h"
 #include "base/text/nearest.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
@@ -102,6 +103,7 @@ bool all_written() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  quire::adapt_static_program();
   const int code = run(argc, argv);
   if (all_written() || code != 0) return code;
   std::fputs("quire: standard output could not be written completely\n", stderr);

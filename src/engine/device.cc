@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/static_program.h"
 #include "base/text/quote.h"
 #include "ops/backend_version.h"
 
@@ -43,6 +44,11 @@ std::unique_ptr<Backend> open_device(std::string_view name, CpuBackend&) {
   std::string library = device->library;
   std::ranges::replace(library, '-', '_');
   const std::string file = "libquire_" + library + ".so";
+  if (is_static_program())
+    throw unsupported(
+        "--device {} needs {}, which a statically linked program cannot load; build Quire from source with "
+        "./dev build {}",
+        name, file, library);
   for (const std::filesystem::path& place : places_of(file)) {
     if (!std::filesystem::exists(place)) continue;
     void* const handle = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
