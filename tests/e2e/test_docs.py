@@ -24,7 +24,7 @@ def test_documented_flags_exist():
     for script in [[ROOT / "dev"], *([sys.executable, script] for script in (ROOT / "scripts").glob("*.py") if "argparse" in script.read_text())]:
         known |= set(FLAG.findall(subprocess.run([*script, "--help"], capture_output=True, text=True, check=True).stdout))
     assert {"--max-num-seqs", "--kernel-sets", "--shared-prefix", "--minutes"} <= known
-    known |= {"--install", "--now", "--unix-socket", "--gtest", "--no-build-isolation"}  # of cmake, systemctl, curl, GoogleTest, pip
+    known |= {"--install", "--now", "--unix-socket", "--gtest", "--no-build-isolation", "--ignore-missing", "--purge"}  # of cmake, systemctl, curl, GoogleTest, pip, sha256sum, dpkg
     for document in DOCUMENTS:
         without_patches = re.sub(r"```diff\n.*?```", "", document.read_text(), flags=re.S)  # they add what does not exist
         assert set(FLAG.findall(without_patches)) <= known, document
