@@ -5,6 +5,7 @@
   deb      quire_VERSION_ARCHITECTURE.deb: the same with a systemd unit, for every Debian and Ubuntu
   image    quire-VERSION-MACHINE.oci.tar: a container image of the program and certificates
   wheel    the Python package, with the same program
+  program  only the program, in build/portable, with what `./dev wheel` puts beside it
 
 Also writes the list of components (SPDX) and SHA256SUMS. The bytes depend on the commit and the build packages alone.
 """
@@ -21,8 +22,8 @@ import tempfile
 from pathlib import Path
 
 from release import clean_roots, formats
-from release.components import components_of, sbom
-from release.contents import ROOT, Release, deb_files, image_files, image_settings, tarball_files
+from release.components import components_of
+from release.contents import ROOT, Release, deb_files, descriptions, image_files, image_settings, tarball_files
 
 KINDS = ("tarball", "deb", "image", "wheel")
 PACKAGES = ROOT / "build/package"
@@ -52,7 +53,10 @@ def build():
     if traces:
         raise SystemExit(f"package.py: the program names this folder: {traces[0].decode()}")
     version = re.search(r"project\(quire VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
-    return Release(version, platform.machine(), time_of_the_commit(), program, components_of(tree, STATIC_LIBRARIES))
+    release = Release(version, platform.machine(), time_of_the_commit(), program, components_of(tree, STATIC_LIBRARIES))
+    for name, data in descriptions(release).items():
+        (tree / name).write_bytes(data)
+    return release
 
 
 def write_wheel(release):
@@ -92,14 +96,14 @@ def same_again(kinds):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev package", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help="tarball, deb, image, wheel or all (default: all)")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help="tarball, deb, image, wheel, program or all (default: all)")
     parser.add_argument("--check", action="store_true", help="use each package in clean roots of distributions, made by debootstrap in build/roots; takes root's rights")
     parser.add_argument("--roots", default="bookworm,trixie", metavar="LIST", help=f"distributions for --check: {', '.join(clean_roots.MIRRORS)} (default: %(default)s)")
     parser.add_argument("--again", action="store_true", help="build the last commit once more elsewhere, without a compiler cache, and compare the packages bit for bit")
     arguments = parser.parse_args()
     for kind in arguments.kinds:
-        if kind not in (*KINDS, "all"):
-            parser.error(f"there is no kind of package called '{kind}'; there are {', '.join(KINDS)} and all")
+        if kind not in (*KINDS, "program", "all"):
+            parser.error(f"there is no kind of package called '{kind}'; there are {', '.join(KINDS)}, program and all")
     kinds = [kind for kind in KINDS if kind in arguments.kinds or not arguments.kinds or "all" in arguments.kinds]
     suites = arguments.roots.split(",")
     for suite in suites:
@@ -109,11 +113,13 @@ def main():
         raise SystemExit(f"package.py: machines are {', '.join(formats.OCI_MACHINES)}, not {platform.machine()}")
 
     release = build()
+    if not kinds:
+        return 0
     shutil.rmtree(PACKAGES, ignore_errors=True)
     PACKAGES.mkdir(parents=True)
     files = [write(kind, release) for kind in kinds]
     files.append(f"quire-{release.version}.spdx.json")
-    (PACKAGES / files[-1]).write_text(sbom(release.version, release.program.read_bytes(), release.epoch, release.components))
+    (PACKAGES / files[-1]).write_bytes(descriptions(release)["sbom.spdx.json"])
     sums = "".join(f"{hashlib.sha256((PACKAGES / file).read_bytes()).hexdigest()}  {file}\n" for file in sorted(files))
     (PACKAGES / "SHA256SUMS").write_text(sums)
     for file in files:

@@ -35,19 +35,22 @@ def zipped(data):
     return gzip.compress(data, 9, mtime=0)
 
 
+def descriptions(release):
+    """What goes with the program wherever it goes: the licences and the list of its components."""
+    return {
+        "THIRD-PARTY-LICENSES.gz": zipped(licence_texts(release.components).encode()),
+        "sbom.spdx.json": sbom(release.version, release.program.read_bytes(), release.epoch, release.components).encode(),
+    }
+
+
 def installed_files(release, zsh="share/zsh/site-functions"):
     """What lies below a prefix such as /usr: the program, its man pages, completions, licences and the list of its components."""
-    program = release.program.read_bytes()
-    files = {"bin/quire": Entry(0o755, program)}
+    files = {"bin/quire": Entry(0o755, release.program.read_bytes())}
     for name, text in man_pages(release.program, release.version, release.epoch).items():
         files[f"share/man/man1/{name}.gz"] = Entry(0o644, zipped(text.encode()))
     for shell, place in {"bash": "share/bash-completion/completions/quire", "zsh": f"{zsh}/_quire", "fish": "share/fish/vendor_completions.d/quire.fish"}.items():
         files[place] = Entry(0o644, subprocess.run([release.program, "completion", shell], capture_output=True, check=True).stdout)
-    documents = {
-        "LICENSE": (ROOT / "LICENSE").read_bytes(),
-        "THIRD-PARTY-LICENSES.gz": zipped(licence_texts(release.components).encode()),
-        "sbom.spdx.json": sbom(release.version, program, release.epoch, release.components).encode(),
-    }
+    documents = {"LICENSE": (ROOT / "LICENSE").read_bytes()} | descriptions(release)
     files |= {f"share/doc/quire/{name}": Entry(0o644, data) for name, data in documents.items()}
     return files
 

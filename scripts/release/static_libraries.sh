@@ -31,6 +31,7 @@ logged() {
   "${@:2}" >>"$log" 2>&1 || { tail -n 30 "$log" >&2; echo "static_libraries.sh: $1 could not be built (full log: $log)" >&2; exit 1; }
 }
 
+# Without a compiler cache, which gives the compiler other paths, and with them __FILE__.
 export CFLAGS="-O2 -fPIC -ffile-prefix-map=$folder/source/=" CXXFLAGS="-O2 -fPIC -ffile-prefix-map=$folder/source/="
 
 # with_cmake LIBRARY SOURCE-FOLDER FLAGS: builds it, and keeps its archive.
@@ -38,7 +39,7 @@ with_cmake() {
   local library=$1 source
   source=$(echo "$folder/source/$2"-*/)
   logged "$library" cmake -S "$source" -B "$folder/source/build-$library" -G Ninja -DCMAKE_BUILD_TYPE=None -DBUILD_SHARED_LIBS=OFF \
-    -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "${@:3}"
+    "${@:3}"
   logged "$library" ninja -C "$folder/source/build-$library" -j "$jobs"
   find "$folder/source/build-$library" -name "lib$library.a" -exec cp {} "$folder/lib/" \;
   keep "$library" "$2"
@@ -60,7 +61,7 @@ with_cmake curl curl -DHTTP_ONLY=ON -DBUILD_CURL_EXE=OFF -DBUILD_TESTING=OFF -DC
   -DUSE_NGHTTP2=OFF -DCURL_BROTLI=OFF -DCURL_ZSTD=OFF -DCURL_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt -DCURL_CA_PATH=none
 # Debian's libhwloc.a needs libudev, which describes disks and network cards. Quire asks for cores, caches and NUMA nodes.
 source=$(echo "$folder/source/hwloc"-*/)
-(cd "$source" && logged hwloc env CC="ccache cc" ./configure --enable-static --disable-shared --with-pic --disable-libudev --disable-libxml2 --disable-cairo \
+(cd "$source" && logged hwloc ./configure --enable-static --disable-shared --with-pic --disable-libudev --disable-libxml2 --disable-cairo \
   --disable-pci --disable-opencl --disable-cuda --disable-nvml --disable-rsmi --disable-levelzero --disable-gl --disable-plugin-dlopen --disable-plugin-ltdl)
 logged hwloc make -C "$source/hwloc" -j "$jobs"
 cp "$source"/hwloc/.libs/libhwloc.a "$folder/lib/"
