@@ -47,7 +47,7 @@ def test_the_other_commands_that_read_text_agree(model, tmp_path):
     [
         (["run", "-p", "x", "-tp", "0"], 2, "--tensor-parallel-size must be between 1 and 64, not 0"),
         (["run", "-p", "x", "-tp", "65"], 2, "--tensor-parallel-size must be between 1 and 64, not 65"),
-        (["run", "-p", "x", "-tp", "two"], 2, "--tensor-parallel-size must be a number in range, not two"),
+        (["run", "-p", "x", "-tp", "two"], 2, "--tensor-parallel-size must be a number, not 'two'"),
         (["run", "-p", "x", "-tp"], 2, "--tensor-parallel-size"),
         (["verify", "-tp", "2"], 2, "--tensor-parallel-size must be 1 to compare kernel sets"),
     ],
