@@ -76,8 +76,9 @@ class FeatureLayers : public ::testing::TestWithParam<FeaturePair> {
                               : read_eagle(pair.card, m.config, m.backend, m.team);
       const ModelConfig* drafters[] = {&read.config};
       cache = std::make_unique<BareCache>(m.backend, cache_layout(m.config, KvType::kF32, drafters), kPrompts, kTokens);
-      predictor = std::make_unique<FeaturePredictor>(std::move(read), m.config, m.weights, cache->memory, m.backend,
-                                                     m.activations, kLimits, static_cast<int>(m.config.layers.size()));
+      predictor = std::make_unique<FeaturePredictor>(std::make_shared<FeatureLayer>(std::move(read)), m.config,
+                                                     m.weights, cache->memory, m.backend, m.activations, kLimits,
+                                                     static_cast<int>(m.config.layers.size()));
     }
     const Linear& output() const { return predictor->output_weights().output; }
     std::span<float> forward(const Batch& batch, const Rows& features) {

@@ -59,8 +59,8 @@ TEST_P(MedusaHeads, GiveTheLogitsOfTheirCard) {
   for (const std::string& kernels : kernel_names(GetParam().on_all_kernels)) {
     SCOPED_TRACE(kernels);
     BareModel m(target_, Activations::kF32, kernels);
-    Medusa medusa(std::make_shared<MedusaHeads>(read_medusa(GetParam().heads, m.config, m.backend, m.team)), m.config,
-                  m.backend, m.activations, 2 * 8);
+    Medusa medusa(std::make_shared<quire::MedusaHeads>(read_medusa(GetParam().heads, m.config, m.backend, m.team)),
+                  m.config, m.backend, m.activations, 2 * 8);
     // The last eight positions of both prompts, as one batch.
     std::vector<float> features;
     for (int n = 0; n < kPrompts; ++n) {

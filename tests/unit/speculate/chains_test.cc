@@ -124,8 +124,9 @@ struct EagleDrafting {
     const ModelConfig* drafters[] = {&head.config};
     cache = std::make_unique<BareCache>(m.backend, cache_layout(m.config, KvType::kF32, drafters), kSequences, 64);
     decoder = std::make_unique<Decoder>(m.config, m.weights, cache->memory, m.backend, m.activations, kLimits);
-    eagle = std::make_unique<FeaturePredictor>(std::move(head), m.config, m.weights, cache->memory, m.backend,
-                                               m.activations, kLimits, static_cast<int>(m.config.layers.size()));
+    eagle = std::make_unique<FeaturePredictor>(std::make_shared<FeatureLayer>(std::move(head)), m.config, m.weights,
+                                               cache->memory, m.backend, m.activations, kLimits,
+                                               static_cast<int>(m.config.layers.size()));
     network = std::make_unique<FeatureNetwork>(
         *eagle, [this] { return decoder->hidden(); }, eagle->output_weights().output);
     chains = std::make_unique<Chains>(*network, kLimits.max_rows, true);
