@@ -38,6 +38,7 @@ const ApiDefinition& load_adapter_api() {
   static const ApiDefinition api{
       .path = "/v1/load_lora_adapter",
       .summary = "Load a LoRA adapter of a model: vLLM's API. Needs --lora-memory or --max-loras.",
+      .for_operators = true,
       .fields = {kModelField,
                  kAdapterName,
                  {"lora_path", read_adapter_path, schemas::kText,
@@ -55,6 +56,7 @@ const ApiDefinition& unload_adapter_api() {
       .path = "/v1/unload_lora_adapter",
       .summary =
           "Unload a LoRA adapter once its running answers have ended: vLLM's API. Needs --lora-memory or --max-loras.",
+      .for_operators = true,
       .fields = {kModelField, kAdapterName},
       .required = {"lora_name"},
       .reply = unload_adapter,

@@ -56,7 +56,8 @@ TEST_P(RankKinds, HaveTheLogitsOfOne) {
   for (const int ranks : {2, 3, 5}) {
     LoadedModel several(rank_options(path, ranks, ranks == 2 ? 4 : 3), 64);
     EXPECT_TRUE(same_bits(expected, all_logits(several, ids, 40))) << ranks << " ranks";
-    if (ranks < 5) EXPECT_TRUE(same_bits(expected, all_logits(several, ids, 7))) << ranks << " ranks, in chunks";
+    if (ranks == 5) continue;
+    EXPECT_TRUE(same_bits(expected, all_logits(several, ids, 7))) << ranks << " ranks, in chunks";
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, RankKinds, ::testing::ValuesIn(testing::kGoldenKinds),
