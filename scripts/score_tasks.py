@@ -11,13 +11,6 @@ import argparse
 import json
 import sys
 
-try:
-    import lm_eval
-    import quire.lm_eval  # noqa: F401 (registers the model class "quire")
-except ImportError as missing:
-    sys.exit(f"{missing.name} is not installed here: ./dev clients installs the package and lm_eval")
-from lm_eval.tasks import TaskManager
-
 # The first of these that a task has is its score.
 METRICS = ["acc_norm,none", "acc,none", "exact_match,strict-match", "exact_match,none", "word_perplexity,none"]
 
@@ -38,6 +31,12 @@ def main():
     parser.add_argument("--limit", type=int)
     parser.add_argument("models", nargs="+")
     o = parser.parse_args()
+    try:
+        import lm_eval
+        import quire.lm_eval  # noqa: F401 (registers the model class "quire")
+        from lm_eval.tasks import TaskManager
+    except ImportError as missing:
+        sys.exit(f"{missing.name} is not installed here: ./dev clients installs the package and lm_eval")
     manager = TaskManager(include_path=o.include_path)
     scores = []
     for model in o.models:

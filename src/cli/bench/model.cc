@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "model/packing/expert_store.h"
 
 namespace quire {
 namespace {
@@ -92,12 +91,11 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
       if (repetition == 0) run_test(test, std::min(test.tokens, kWarmTokens));
       const MachineRates rates = measure_machine();
       machine[t].push_back(rates);
-      ExpertStore* const experts = model_.target.weights.experts.get();
-      if (experts) experts->take_reads();
+      expert_reads_ = {};
       const GatherCounts before = gather_counts();
       const double seconds = seconds_of([&] { run_test(test, test.tokens); });
       r.gathered += gather_counts() - before;
-      if (experts) r.experts += experts->take_reads();
+      r.experts += expert_reads_;
       r.seconds += seconds;
       double least = 0, bytes = 0;
       int steps = 0;
@@ -152,7 +150,9 @@ std::vector<BenchProfile> ModelBench::profile(int repetitions) {
 
 std::span<float> ModelBench::compute(const ForwardInput& step) {
   model_.executor().launch(step);
-  return model_.executor().wait().logits;
+  const ForwardOutput& output = model_.executor().wait();
+  expert_reads_ += output.expert_reads;
+  return output.logits;
 }
 
 GatherCounts ModelBench::gather_counts() const { return model_.ranks ? model_.ranks->gathered() : GatherCounts(); }

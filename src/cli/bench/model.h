@@ -95,6 +95,7 @@ class ModelBench {
   std::vector<std::vector<std::vector<int32_t>>> tables_;  // each sequence's page tables, by group of the cache layout
   std::vector<int> filled_;                                // cached tokens of each sequence
   ForwardInput input_;
+  ExpertReads expert_reads_;             // since the test began
   std::vector<SamplerScratch> scratch_;  // one per thread
   Progress& progress_;
 };

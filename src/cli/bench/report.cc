@@ -195,6 +195,7 @@ Json to_json(const BenchResult& r) {
               {"tokens", r.test.tokens},
               {"depth", r.test.depth},
               {"batch", r.test.batch},
+              {"adapters", r.test.adapters},
               {"tokens_per_second", r.rates.median()},
               {"min", r.rates.low()},
               {"max", r.rates.high()},
