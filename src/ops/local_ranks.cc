@@ -29,8 +29,9 @@ Share columns_of(const SharedColumns& part, Share share) {
 }  // namespace
 
 void RankBarrier::wait() {
-  if (gone_.load(std::memory_order_acquire)) throw RankGone();
+  // The round first: if another gives up after that, the round ends; before, it is seen to have gone.
   const uint32_t round = rounds_.load(std::memory_order_acquire);
+  if (gone_.load(std::memory_order_acquire)) throw RankGone();
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks_) {
     arrived_.store(0, std::memory_order_relaxed);
     rounds_.fetch_add(1, std::memory_order_release);
