@@ -205,6 +205,10 @@ ControlVectors read_control_vectors(const EngineOptions& options, const ModelCon
 
 bool loads_adapters(const EngineOptions& options) { return options.adapter_bytes > 0 || options.max_adapters > 0; }
 
+size_t sampling_bytes(int threads, int vocab) {
+  return static_cast<size_t>(threads) * static_cast<size_t>(vocab) * SamplerScratch::kBytesPerToken;
+}
+
 MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, const Machine& machine, int max_logits) {
   const ModelConfig& config = facts.config;
   const EngineOptions o = options_for(options, config);
@@ -228,12 +232,11 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.limits.max_rank = std::max(facts.adapters.rank, loads_adapters(o) ? o.max_adapter_rank : 0);
 
   plan.weights = facts.weights.bytes;
-  plan.activations =
-      sum_over_ranks(machine, plan.ranks,
-                     [&](const OperationsBytes& operations) {
-                       return LocalExecutor::memory_bytes(config, plan.limits, operations);
-                     }) +
-      static_cast<size_t>(machine.threads) * static_cast<size_t>(config.vocab) * SamplerScratch::kBytesPerToken;
+  plan.activations = sum_over_ranks(machine, plan.ranks,
+                                    [&](const OperationsBytes& operations) {
+                                      return LocalExecutor::memory_bytes(config, plan.limits, operations);
+                                    }) +
+                     sampling_bytes(machine.threads, config.vocab);
   plan.page_store = SharedPages::store_bytes(page_cache_options(o), plan.layout);
   plan.vocabulary = kVocabularyBytes + static_cast<size_t>(config.vocab) * kVocabularyBytesPerToken;
   plan.requests = std::max(kRequestMemory, o.reserved_bytes) + (o.trace_out.empty() ? 0 : EngineTrace::kMemoryBytes);

@@ -96,6 +96,9 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, const Machine& machine,
                        int max_logits = 0);
 
+// What sampling allocates for its threads.
+size_t sampling_bytes(int threads, int vocab);
+
 // Whether there is memory for adapters that are loaded later.
 bool loads_adapters(const EngineOptions& options);
 

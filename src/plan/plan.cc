@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "engine/memory_plan.h"
 #include "engine/step/local_executor.h"
 #include "ops/cpu/cpu_backend.h"
 #include "plan/last_fitting.h"
-#include "sampling/sampler.h"
 
 namespace quire {
 namespace {
@@ -17,9 +17,8 @@ constexpr int kPromptLogits = 32;
 
 double activation_bytes(const ModelConfig& config, const PlanRequest& r, int users, int threads) {
   const DecoderLimits limits{std::max(r.chunk, users), users + kPromptLogits, r.context()};
-  const auto vocab = static_cast<size_t>(config.vocab);
   return static_cast<double>(LocalExecutor::memory_bytes(config, limits, CpuBackend::operations_bytes_with(threads)) +
-                             static_cast<size_t>(threads) * vocab * SamplerScratch::kBytesPerToken);
+                             sampling_bytes(threads, config.vocab));
 }
 
 PlannedMemory plan_bytes(const PlannedModel& model, const PlannedMachine& machine, KvType kv, const PlanRequest& r) {

@@ -9,11 +9,11 @@
 #include "cli/flags/engine_options.h"
 #include "cli/terminal/text_table.h"
 #include "engine/loaded_model.h"
+#include "engine/memory_plan.h"
 #include "engine/runtime.h"
 #include "model/registry.h"
 #include "plan/planned_model.h"
 #include "plan/step_probe.h"
-#include "sampling/sampler.h"
 
 namespace quire {
 namespace {
@@ -91,8 +91,7 @@ PlanCheck check_plan(EngineOptions engine, const PlanCheckOptions& o, Progress& 
   ModelBench bench(model, tests, progress);
   bench.run(1);
   check.measured_bytes = static_cast<double>(anonymous_memory() - before - kReadProbeBytes);
-  const size_t for_sampling = static_cast<size_t>(check.threads) * static_cast<size_t>(model.target.config.vocab) *
-                              SamplerScratch::kBytesPerToken;
+  const size_t for_sampling = sampling_bytes(check.threads, model.target.config.vocab);
   check.predicted_bytes = static_cast<double>(model.plan.weights + model.plan.activations - for_sampling) +
                           cached_bytes(tests, model.plan.layout);
 
