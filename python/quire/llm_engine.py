@@ -38,7 +38,7 @@ class _Running:
 
 
 class LLMEngine:
-    """A loaded model. The engine computes all the time, not only in step(), which waits for what is new. For one thread."""
+    """A loaded model. The engine computes in the background; step() only waits for new outputs. Not thread-safe."""
 
     def __init__(self, engine_args: EngineArgs) -> None:
         self._engine = engine_args.load()

@@ -39,7 +39,7 @@ namespace quire {
 namespace {
 
 constexpr size_t kLongestBatchLine = size_t{32} << 20;
-constexpr int kUnlimitedQueue = 1'000'000;  // the command itself bounds what is under way
+constexpr int kUnlimitedQueue = 1'000'000;  // the command bounds the running requests itself
 
 // Arguments that change no answer.
 constexpr std::string_view kSameAnswers =
