@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files/checksum.h"
+#include "base/files/write_all.h"
 
 namespace quire {
 namespace {
@@ -160,13 +161,8 @@ void GgufFile::write(const GgufHeader::Tensor& tensor, std::span<const std::byte
 }
 
 void GgufFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail("written");
-    bytes = bytes.subspan(static_cast<size_t>(written));
-    offset += static_cast<uint64_t>(written);
-  }
+  errno = write_all_at(descriptor_, bytes, offset);
+  if (errno != 0) fail("written");
 }
 
 void GgufFile::commit() {

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/files/checksum.h"
 #include "base/files/mapped_file.h"
+#include "base/files/write_all.h"
 #include "json/field.h"
 
 namespace quire {
@@ -161,13 +162,8 @@ void PartialOutput::begin(const Json& order) {
 }
 
 void PartialOutput::append(const std::string& line) {
-  const std::string text = line + "\n";
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t written = ::write(descriptor_, text.data() + at, text.size() - at);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw no_resource("{} could not be written: {}", journal().string(), std::strerror(errno));
-    at += static_cast<size_t>(written);
-  }
+  if (const int reason = write_all(descriptor_, line + "\n"); reason != 0)
+    throw no_resource("{} could not be written: {}", journal().string(), std::strerror(reason));
 }
 
 const PartialOutput::Part* PartialOutput::find(std::string_view name) const {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files/checksum.h"
+#include "base/files/write_all.h"
 #include "json/parse.h"
 
 namespace quire {
@@ -114,13 +115,8 @@ bool SafetensorsWriter::accept(size_t tensor, uint64_t checksum) {
 }
 
 void SafetensorsWriter::write_at(const Shard& shard, uint64_t at, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(shard.descriptor, bytes.data(), bytes.size(), static_cast<off_t>(at));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail(shard);
-    bytes = bytes.subspan(static_cast<size_t>(written));
-    at += static_cast<uint64_t>(written);
-  }
+  errno = write_all_at(shard.descriptor, bytes, at);
+  if (errno != 0) fail(shard);
 }
 
 void SafetensorsWriter::finish() {

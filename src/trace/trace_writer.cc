@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/write_all.h"
 #include "base/signals.h"
 #include "base/text/quote.h"
 
@@ -42,16 +43,6 @@ int open_trace(const std::string& path) {
   return file;
 }
 
-bool write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(file, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    text.remove_prefix(static_cast<size_t>(count));
-  }
-  return true;
-}
-
 }  // namespace
 
 TraceWriter::TraceWriter(TraceFileOptions options, const TraceHeader& header,
@@ -69,8 +60,7 @@ TraceWriter::TraceWriter(TraceFileOptions options, const TraceHeader& header,
   text_.reserve(2 * kWriteBytes);
   file_ = open_trace(options_.path);
   written_ = text_.size();
-  if (!write_all(file_, text_)) {
-    const int reason = errno;
+  if (const int reason = write_all(file_, text_); reason != 0) {
     ::close(file_);
     throw no_resource("cannot write the trace {}: {}", quote(options_.path), std::strerror(reason));
   }
@@ -162,8 +152,9 @@ void TraceWriter::take(const StepTrace& step) {
 void TraceWriter::write(std::string_view text) {
   if (ended()) return;
   written_ += text.size();
-  if (write_all(file_, text)) return;
-  spdlog::warn("the trace {} ends here: it cannot be written: {}", quote(options_.path), std::strerror(errno));
+  const int reason = write_all(file_, text);
+  if (reason == 0) return;
+  spdlog::warn("the trace {} ends here: it cannot be written: {}", quote(options_.path), std::strerror(reason));
   ended_ = true;
 }
 

@@ -13,6 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/files/write_all.h"
+
 namespace quire {
 namespace {
 
@@ -64,14 +66,7 @@ int UnfinishedFile::reserve(size_t bytes) const {
 }
 
 int UnfinishedFile::write_at(std::span<const std::byte> bytes, size_t offset) const {
-  while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return n < 0 ? errno : EIO;
-    bytes = bytes.subspan(static_cast<size_t>(n));
-    offset += static_cast<size_t>(n);
-  }
-  return 0;
+  return write_all_at(fd_, bytes, offset);
 }
 
 int UnfinishedFile::rename_to(const std::string& path) {

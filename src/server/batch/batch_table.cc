@@ -17,9 +17,8 @@ constexpr int kMostUnfinished = 1000;    // of one tenant
 constexpr int kMostRemembered = 10'000;  // of one tenant, ended ones
 
 constexpr std::string_view kBatchColumns =
-    "id, tenant, priority, endpoint, input_file, output_file, error_file, window, output_lifetime, metadata, status, "
-    "ended, "
-    "errors, total, completed, failed, created, in_progress, finalizing, cancelling, finished";
+    "id, tenant, priority, endpoint, input_file, output_file, error_file, window, output_lifetime, metadata, "
+    "status, ended, errors, total, completed, failed, created, in_progress, finalizing, cancelling, finished";
 
 Batch batch_row(const Database::Statement& row) {
   Batch batch;
@@ -87,14 +86,13 @@ Batch BatchTable::insert(const std::string& tenant, int priority, BatchOrder ord
     throw error;
   }
   database.run(
-      "DELETE FROM batches WHERE tenant = ? AND ended = 1 AND number <= (SELECT number FROM batches WHERE tenant = ? "
-      "AND "
-      "ended = 1 ORDER BY number DESC LIMIT 1 OFFSET ?)",
+      "DELETE FROM batches WHERE tenant = ? AND ended = 1 AND number <= "
+      "(SELECT number FROM batches WHERE tenant = ? AND ended = 1 ORDER BY number DESC LIMIT 1 OFFSET ?)",
       {tenant, tenant, int64_t{kMostRemembered}});
   database.run(
       "INSERT INTO batches (id, tenant, priority, endpoint, input_file, output_file, error_file, window, "
-      "output_lifetime, "
-      "metadata, status, ended, errors, total, completed, failed, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, "
+      "output_lifetime, metadata, status, ended, errors, total, completed, failed, created) VALUES (?, ?, ?, ?, ?, ?, "
+      "?, ?, ?, ?, ?, 0, "
       "'[]', 0, 0, 0, ?)",
       {batch.id, tenant, int64_t{priority}, batch.endpoint, batch.input_file, batch.output_file, batch.error_file,
        batch.window, sql_value(batch.output_lifetime), batch.metadata, batch.status, batch.created});

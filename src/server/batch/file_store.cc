@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/write_all.h"
 #include "server/api/answer/answer.h"
 #include "server/api/error.h"
 #include "server/api/service.h"
@@ -170,13 +171,9 @@ void FileStore::Upload::write(std::string_view bytes) {
       reserved_ += least;
     }
   }
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw no_resource("the file cannot be stored: {}", std::strerror(written < 0 ? errno : ENOSPC));
-    bytes_ += static_cast<uint64_t>(written);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
+  if (const int reason = write_all(descriptor_, bytes); reason != 0)
+    throw no_resource("the file cannot be stored: {}", std::strerror(reason));
+  bytes_ += bytes.size();
 }
 
 StoredFile FileStore::Upload::commit(std::string filename, std::string purpose, std::optional<int64_t> expires) {

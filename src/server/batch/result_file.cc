@@ -5,11 +5,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/files/write_all.h"
 
 namespace quire {
 namespace {
@@ -69,16 +71,10 @@ void ResultFile::note(const ResultId& id, std::string_view line) {
 }
 
 void ResultFile::add(const ResultId& id, std::string_view line) {
-  for (size_t at = 0; at < line.size();) {
-    const ssize_t written = ::pwrite(descriptor_, line.data() + at, line.size() - at, static_cast<off_t>(bytes_ + at));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      const int reason = written < 0 ? errno : ENOSPC;
-      if (::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0) {
-      }  // the next reader cuts it off
-      throw no_resource("{} could not be written: {}", path_.string(), std::strerror(reason));
-    }
-    at += static_cast<size_t>(written);
+  if (const int reason = write_all_at(descriptor_, std::as_bytes(std::span(line)), bytes_); reason != 0) {
+    if (::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0) {
+    }  // the next reader cuts it off
+    throw no_resource("{} could not be written: {}", path_.string(), std::strerror(reason));
   }
   note(id, line.substr(0, line.size() - 1));
 }
