@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy on src/. A file without findings is checked again only when it, a header it includes, or .clang-tidy changes."""
+"""Runs clang-tidy on src/. A file without findings is checked again only when it, a header it includes, .clang-tidy or the program
+changes: all checkouts share what is known of clean files, as they share the compiler's cache."""
 
 import functools
 import hashlib
@@ -8,10 +9,14 @@ import os
 import re
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# An empty file for each clean state of a source file.
+CLEAN = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quire/clang-tidy"
+DAYS_KEPT = 60
 
 
 def commands():
@@ -42,9 +47,11 @@ def included_by(path):
 def main():
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else os.cpu_count()
     build, entries = commands()
-    clean = build / "clean"
-    clean.mkdir(parents=True, exist_ok=True)
-    settings = (ROOT / ".clang-tidy").read_bytes()
+    CLEAN.mkdir(parents=True, exist_ok=True)
+    for mark in CLEAN.iterdir():
+        if time.time() - mark.stat().st_mtime > DAYS_KEPT * 86400:
+            mark.unlink()
+    settings = (ROOT / ".clang-tidy").read_bytes() + subprocess.run(["clang-tidy", "--version"], check=True, capture_output=True).stdout
     waiting = []
     for entry in entries:
         source = Path(entry["file"])
@@ -54,8 +61,10 @@ def main():
         state = hashlib.sha256(settings)
         for file in sorted(included_by(source)):
             state.update(file.read_bytes())
-        mark = clean / state.hexdigest()
-        if not mark.exists():
+        mark = CLEAN / state.hexdigest()
+        if mark.exists():
+            mark.touch()
+        else:
             waiting.append((source, mark))
 
     def check(job):

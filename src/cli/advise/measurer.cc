@@ -64,8 +64,8 @@ AdviceMeasurer::AdviceMeasurer(EngineOptions engine, AdviceWorkload workload, Se
   const int context = read_model_facts(Checkpoint::open(resolve_model(engine_.model)), engine_).config.max_positions;
   const int room = context - kTemplateTokens;
   if (room < context / 4) throw unsupported("the model's context of {} tokens is too short for advice", context);
-  if (workload_.longest() > room)
-    workload_ = scaled(std::move(workload_), static_cast<double>(room) / workload_.longest());
+  if (const int longest = workload_.longest(); longest > room)
+    workload_ = scaled(std::move(workload_), static_cast<double>(room) / longest);
   engine_.max_model_len = std::min(context, workload_.longest() + kMostTemplateTokens);
   engine_.max_num_seqs = std::max(engine_.max_num_seqs, workload_.concurrency);
   engine_.max_num_batched_tokens = std::max(engine_.max_num_batched_tokens, engine_.max_num_seqs);

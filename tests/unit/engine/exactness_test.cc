@@ -46,10 +46,10 @@ class Exactness : public ::testing::TestWithParam<const KernelSet*> {};
 
 TEST_P(Exactness, ChunksAndThreadsChangeNoBit) {
   const bool slow = GetParam()->name == "reference";
-  std::vector<TensorType> types = {TensorType::Q4_1, TensorType::Q6_K};
-  if (!slow) types.insert(types.end(), {TensorType::Q8_0, TensorType::Q4_K, TensorType::BF16});
+  std::vector<TensorType> types = {TensorType::Q4_1};
+  if (!slow) types.insert(types.end(), {TensorType::Q6_K, TensorType::Q8_0, TensorType::Q4_K, TensorType::BF16});
   for (const TensorType type : types) {
-    const TokenIds ids = tokens_of_seed(slow ? 15 : 75, 1);
+    const TokenIds ids = tokens_of_seed(slow ? 9 : 75, 1);
     for (const char* activations : {"int8", "int8x2", "bf16", "f32"}) {
       LoadedModel one(exact_options(type, GetParam()->name, 1, activations), 128);
       const auto expected = all_logits(one, ids, 1);
@@ -67,7 +67,7 @@ TEST_P(Exactness, ChunksAndThreadsChangeNoBit) {
 }
 
 TEST_P(Exactness, ChunksAndThreadsChangeNoBitWithAnyCache) {
-  const TokenIds ids = tokens_of_seed(GetParam()->name == "reference" ? 20 : 90, 2);
+  const TokenIds ids = tokens_of_seed(GetParam()->name == "reference" ? 15 : 90, 2);
   for (const char* kv : {"f32", "f16", "int8", "int4", "fp8"}) {
     LoadedModel one(exact_options(TensorType::Q4_1, GetParam()->name, 1, "auto", kv), 128);
     LoadedModel more(exact_options(TensorType::Q4_1, GetParam()->name, 3, "auto", kv), 128);
