@@ -32,12 +32,13 @@ BELOW = {
     "plan": ["engine"],
     "server": ["engine", "parsers"],
     "load": ["json"],
+    "cluster": ["plan", "load"],
     "hub": ["json"],
-    "cli": ["server", "plan", "load", "hub", "quantize"],
+    "cli": ["server", "cluster", "hub", "quantize"],
 }
 # Subfolders beside it that a subfolder, and everything in it, must not include.
 APART = {"server/api": ["server/http/", "server/endpoints/"], "server/batch": ["server/http/", "server/endpoints/"], "server/endpoints": ["server/http/"]}
-PUBLIC = {"sampling", "engine", "plan", "server", "cli"}  # may include include/quire; everybody may include PLAIN
+PUBLIC = {"sampling", "engine", "plan", "cluster", "server", "cli"}  # may include include/quire; everybody may include PLAIN
 PLAIN = re.compile(r'"quire/(types|error|sampling_params|constraint)\.h"')  # values without code
 BANNED = re.compile(r"(^|_)(utils?|common|helpers?|managers?)(_|$)")
 LONGEST = 800  # lines of a source file

@@ -12,10 +12,6 @@
 namespace quire {
 namespace {
 
-// Waiting sequences that a step considers: one step rarely admits more, and each look-up in the prefix cache costs
-// time.
-constexpr size_t kCandidates = 16;
-
 // Weight of a generated token in a tenant's share, relative to a prompt token: about their ratio of cost in a full
 // batch.
 constexpr double kGeneratedTokenWeight = 2;
@@ -152,7 +148,7 @@ void EngineLoop::observe_waiting() {
     queued_.push_back(s);
   }
   shares_.copy_served(served_);
-  order_waiting(queue_, served_, since_oldest_, kCandidates, order_);
+  order_waiting(queue_, served_, since_oldest_, kMostCandidates, order_);
   const auto now = Clock::now();
   for (const size_t i : order_) {
     Sequence& s = *queued_[i];

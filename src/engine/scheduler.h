@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -56,9 +57,12 @@ struct CacheNeeds {
   }
 };
 
+// Waiting sequences that a step considers: one step rarely admits more, and each look-up in the prefix cache costs time.
+inline constexpr size_t kMostCandidates = 16;
+
 struct SchedulerState {
   std::vector<SequenceView> running;  // in the order of sort_running(); all hold units
-  std::vector<SequenceView> waiting;  // in the order of admission (order_waiting)
+  std::vector<SequenceView> waiting;  // in the order of admission (order_waiting); at most kMostCandidates
   int free_units = 0;                 // including idle units of the prefix cache
   CacheNeeds needs;
 };

@@ -25,7 +25,7 @@ int scaled(int length, double scale) { return std::max(1, static_cast<int>(std::
 
 // Composes a prompt: each emit(stream, index, count) asks for the first `count` items of a random stream.
 template <class Emit>
-void prompt_pieces(const Workload& workload, size_t request, const Emit& emit) {
+void compose_prompt(const Workload& workload, size_t request, const Emit& emit) {
   const PlannedRequest& planned = workload.requests.at(request);
   int left = planned.input_tokens;
   const auto take = [&](Stream stream, uint64_t index, int count) {
@@ -93,10 +93,18 @@ Workload plan_workload(const WorkloadOptions& o) {
   return workload;
 }
 
+std::vector<PlannedPiece> prompt_pieces(const Workload& workload, size_t request) {
+  std::vector<PlannedPiece> pieces;
+  compose_prompt(workload, request, [&](Stream stream, uint64_t index, int count) {
+    if (count > 0) pieces.push_back({random(workload.seed, stream, index)(), count});
+  });
+  return pieces;
+}
+
 std::vector<int32_t> prompt_tokens(const Workload& workload, size_t request, int32_t first_id, int32_t last_id) {
   std::vector<int32_t> tokens;
   const auto range = static_cast<uint64_t>(last_id - first_id + 1);
-  prompt_pieces(workload, request, [&](Stream stream, uint64_t index, int count) {
+  compose_prompt(workload, request, [&](Stream stream, uint64_t index, int count) {
     auto generator = random(workload.seed, stream, index);
     for (int i = 0; i < count; ++i) tokens.push_back(first_id + static_cast<int32_t>(generator() % range));
   });
@@ -105,7 +113,7 @@ std::vector<int32_t> prompt_tokens(const Workload& workload, size_t request, int
 
 std::string prompt_words(const Workload& workload, size_t request) {
   std::string text;
-  prompt_pieces(workload, request, [&](Stream stream, uint64_t index, int count) {
+  compose_prompt(workload, request, [&](Stream stream, uint64_t index, int count) {
     auto generator = random(workload.seed, stream, index);
     for (int i = 0; i < count; ++i) {
       if (!text.empty()) text += ' ';

@@ -39,6 +39,14 @@ struct Workload {
 // Times count from the first request taken. Throws Error if the options do not fit the trace or each other.
 Workload plan_workload(const WorkloadOptions& options);
 
+// A part of a prompt. Two pieces with the same content have the same tokens, as far as the shorter one reaches.
+struct PlannedPiece {
+  uint64_t content = 0;
+  int tokens = 0;
+};
+// What the prompt of a request is made of: the shared prefix, the blocks, then tokens that no other request has.
+std::vector<PlannedPiece> prompt_pieces(const Workload& workload, size_t request);
+
 // The prompt of one request, planned.input_tokens ids in [first_id, last_id]: the shared prefix, the blocks, then
 // tokens that no other request has.
 std::vector<int32_t> prompt_tokens(const Workload& workload, size_t request, int32_t first_id, int32_t last_id);

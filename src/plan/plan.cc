@@ -48,6 +48,13 @@ double over_chunks(const PlanRequest& r, const F& seconds) {
 
 }  // namespace
 
+StepSeconds step_times_on(const PlannedModel& model, const PlannedMachine& machine, double efficiency) {
+  if (machine.measured) return [times = *machine.measured](const StepLoad& load) { return step_seconds(times, load); };
+  return [work = model.work, rates = machine.rates, efficiency](const StepLoad& load) {
+    return least_seconds(total_work(step_work(work, load)), rates) / efficiency;
+  };
+}
+
 Plan make_plan(const PlannedModel& model, const PlannedMachine& machine, const ComputeForm& form,
                const PlanRequest& r) {
   if (r.context() > model.config.max_positions)
@@ -59,9 +66,7 @@ Plan make_plan(const PlannedModel& model, const PlannedMachine& machine, const C
   const StepSeconds least = [&](const StepLoad& load) {
     return least_seconds(total_work(step_work(model.work, load)), rates) / r.efficiency;
   };
-  const StepSeconds seconds = [&](const StepLoad& load) {
-    return machine.measured ? step_seconds(*machine.measured, load) : least(load);
-  };
+  const StepSeconds seconds = step_times_on(model, machine, r.efficiency);
   const auto finish = [&](PlannedStep step) {
     step.reads_longest = reading_seconds(step.work, rates) >= multiplying_seconds(step.work, rates);
     plan.steps.push_back(std::move(step));

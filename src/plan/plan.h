@@ -33,6 +33,9 @@ struct PlannedMachine {
   std::optional<StepTimes> measured;  // steps of this model on it, where that is known
 };
 
+// Seconds of a step: as measured on the machine, else the least by its rates and `efficiency` (PlanRequest).
+StepSeconds step_times_on(const PlannedModel& model, const PlannedMachine& machine, double efficiency);
+
 struct PlannedMemory {
   double weights = 0, activations = 0, cache = 0;  // of all users
   double cache_per_token = 0;                      // of each further token: in layers that keep all of them

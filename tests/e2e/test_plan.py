@@ -193,3 +193,51 @@ def test_a_wrong_command_line_ends_with_2(flags, part):
 def test_what_cannot_be_planned_ends_with_1(flags, part):
     done = quire("plan", "--shape", "tiny", *flags)
     assert done.returncode == 1 and part in done.stderr and done.stdout == "", done.stderr
+
+
+def simulate(tmp_path, cluster, *flags):
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps(cluster))
+    command = ["plan", "--shape", "llama-3.2-1b", "--hardware", "a100", "--cluster", file, *flags]
+    return quire(*command)
+
+
+def test_simulates_clusters(tmp_path):
+    cluster = {"replicas": [1, 2], "router": ["round_robin", "prefix"], "decode_replicas": [0, 1], "cache_tokens": 100000}
+    load = ["--rate", "50", "--prompt", "600", "--output", "40", "--requests", "200", "--shared-prefix", "400"]
+    svg = tmp_path / "cluster.svg"
+    answer = json.loads(simulate(tmp_path, cluster, *load, "--json", "--price", "2", "--slo", "ttft=1s", "--svg", svg).stdout)
+    assert answer["requests"] == 200
+    assert len(answer["clusters"]) == 8
+    for one in answer["clusters"]:
+        assert 0 < one["ttft"]["p50_ms"] <= one["ttft"]["p95_ms"]
+        assert 0 < one["busy"] <= 1 and 0 <= one["good"] <= 1
+        assert 0.5 < one["cached"] < 400 / 600  # the shared prefix, but for the first requests
+        assert one["machines"] == one["replicas"] + one["decode_replicas"]
+        assert one["price_per_million_output"] > 0
+    assert "<svg" in svg.read_text()
+    text = simulate(tmp_path, cluster, *load).stdout
+    assert "round_robin, 1 decode" in text and "TTFT p50" in text
+
+
+@pytest.mark.parametrize(
+    "cluster, flags, code, words",
+    [
+        ({}, [], 2, "needs a load"),
+        ({"replica": 2}, ["--rate", "1"], 1, "Did you mean replicas?"),
+        ({"cache_tokens": 64}, ["--rate", "1"], 1, "shorten them"),
+        ({}, ["--rate", "1", "--prompt", "200000"], 1, "shorten them"),
+        ({}, ["--rate", "1", "--users", "3"], 2, "--users"),
+        ({}, ["--trace", "/nowhere"], 1, "/nowhere"),
+        ({}, ["--rate", "0"], 2, "--rate"),
+    ],
+)
+def test_refuses_clusters_that_make_no_sense(tmp_path, cluster, flags, code, words):
+    done = simulate(tmp_path, cluster, *flags)
+    assert done.returncode == code and words in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("flag", [["--rate", "3"], ["--slo", "ttft=1s"]])
+def test_a_load_needs_a_cluster(flag):
+    done = quire("plan", "--shape", "tiny", "--hardware", "a100", *flag)
+    assert done.returncode == 2 and "--cluster" in done.stderr

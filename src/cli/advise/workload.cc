@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/text/nearest.h"
 #include "json/field.h"
+#include "json/known_fields.h"
 
 namespace quire {
 namespace {
@@ -33,14 +34,6 @@ const std::vector<std::string>& field_names() {
       "kind",  "requests",          "concurrency",       "shared_prefix_tokens", "prompt_tokens", "answer_tokens",
       "trace", "max_prompt_tokens", "max_answer_tokens", "temperature",          "text"};
   return names;
-}
-
-void refuse_unknown(const JsonField& file) {
-  for (const auto& [key, value] : file.members()) {
-    if (std::ranges::find(field_names(), key) != field_names().end()) continue;
-    throw value.error("is not a field of a workload; the fields are {}.{}", fmt::join(field_names(), ", "),
-                      did_you_mean(key, field_names()));
-  }
 }
 
 AdviceKind read_kind(const JsonField& file) {
@@ -119,7 +112,7 @@ AdviceWorkload read_advice_workload(const std::string& name_or_file) {
     throw not_found("--workload {}: there is no such file, and the built-in workloads are {}", name_or_file,
                     fmt::join(kAdviceKinds, ", "));
   const JsonField file = JsonField::read(name_or_file, kLargestFile).object();
-  refuse_unknown(file);
+  refuse_unknown_fields(file, "a workload", field_names());
   const AdviceKind kind = read_kind(file);
   const WorkloadFields usual = kKindFields[static_cast<size_t>(kind)];
   WorkloadFields fields{.requests = read_count(file, "requests", 1, kMostRequests, usual.requests),

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cli/bench/bench.h"
 #include "cli/flags/engine_options.h"
+#include "cli/flags/workload_flags.h"
 #include "cli/terminal/progress.h"
 #include "json/parse.h"
 #include "load/report.h"
@@ -177,19 +178,9 @@ void add_bench_serve_command(CLI::App& bench) {
       ->each([f](const std::string&) { f->seed_given = true; })
       ->group(group);
 
-  group = "Trace";
-  add("--trace", f->workload.trace,
-      "take lengths from this file, and arrival times unless --rate or --concurrency is given: Azure's CSV or "
-      "Mooncake's JSON lines")
-      ->type_name("FILE");
-  add("--skip", f->workload.skip, "requests to leave out at the start")->check(CLI::NonNegativeNumber);
-  add("--time-scale", f->workload.time_scale, "multiplies the times; 0.1: ten times as fast")
-      ->check(CLI::PositiveNumber);
-  add("--length-scale", f->workload.length_scale, "multiplies the lengths")->check(CLI::PositiveNumber);
-  add("--max-input", f->workload.max_input_tokens, "shorten longer prompts to this many tokens")
-      ->check(CLI::PositiveNumber);
-  add("--max-output", f->workload.max_output_tokens, "shorten longer answers to this many tokens")
-      ->check(CLI::PositiveNumber);
+  add_trace_flags(*command, f->workload, "Trace",
+                  "take lengths from this file, and arrival times unless --rate or --concurrency is given: Azure's CSV or "
+                  "Mooncake's JSON lines");
 
   group = "Cache";
   add("--shared-prefix", f->workload.shared_prefix,

@@ -22,6 +22,7 @@
 #include "cli/flags/weight_type.h"
 #include "cli/output_file.h"
 #include "cli/plan/check.h"
+#include "cli/plan/cluster.h"
 #include "cli/plan/report.h"
 #include "cli/plan/svg.h"
 #include "cli/terminal/progress.h"
@@ -47,7 +48,8 @@ struct PlanOptions {
   bool probe = true, json = false, force = false, check = false, list = false, advise = false;
   PlanCheckOptions checks;
   std::string budget;
-  AdviseOptions advice;  // without engine and budget
+  AdviseOptions advice;    // without engine and budget
+  ClusterOptions cluster;  // without what is above
 };
 
 constexpr int kUsualContext = 4096, kUsualAnswer = 256;
@@ -204,6 +206,13 @@ void run_plan(const PlanOptions& o) {
   report.request.price_per_hour = o.price > 0 ? o.price * o.devices : report.hardware.price_per_hour;
   if (here) measure_this(o, report, machine);
   report.plan = make_plan(report.model, machine, report.form, report.request);
+  if (!o.cluster.file.empty()) {
+    ClusterOptions cluster = o.cluster;
+    cluster.slo = o.advice.slo;
+    cluster.svg = o.svg;
+    cluster.json = o.json;
+    return run_cluster(cluster, report, machine);
+  }
   if (!o.svg.empty()) write_svg(o.svg, report, o.force);
   if (o.json)
     std::printf("%s\n", plan_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
@@ -259,8 +268,11 @@ void add_advise_options(CLI::App& command, PlanOptions& o) {
                                fmt::format("{}, or a JSON file (docs/planning.md)", fmt::join(kAdviceKinds, ", "))))
       ->type_name("NAME|FILE")
       ->capture_default_str();
-  of_advice(command.add_option("--slo", o.advice.slo,
-                               "bounds that 95 of 100 requests must keep, as ttft=500ms,tpot=50ms,e2e=10s"))
+  command
+      .add_option("--slo", o.advice.slo,
+                  "bounds on requests, as ttft=500ms,tpot=50ms,e2e=10s: 95 of 100 must keep them to be advised; with "
+                  "--cluster, how many keep them")
+      ->group(kGroup)
       ->check(parsed_by([](const std::string& text) {
         if (!parse_service_level(text).given()) throw invalid("must have the form ttft=500ms,tpot=50ms,e2e=10s");
       }));
@@ -385,8 +397,12 @@ void add_plan_command(CLI::App& app) {
   add_machine_options(*command, *o);
   add_check_options(*command, *o);
   add_advise_options(*command, *o);
+  add_cluster_options(*command, o->cluster);
   command->callback([o] {
     if (o->list) return list_hardware();
+    check_cluster_options(o->cluster);
+    if (!o->advice.slo.empty() && !o->advise && o->cluster.file.empty())
+      throw CLI::ValidationError("--slo", "needs --advise or --cluster");
     const int given = !o->engine.model.empty() + !o->shape.empty() + !o->config.empty();
     if (given == 0) throw CLI::RequiredError("MODEL, --shape or --hf-config");
     if (given > 1) throw CLI::ValidationError("MODEL", "excludes --shape and --hf-config; give one of them");
