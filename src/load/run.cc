@@ -7,6 +7,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <memory>
 
 #include "base/error.h"
 #include "load/client.h"
@@ -26,9 +27,11 @@ class LoadRun {
       : workload_(workload),
         options_(options),
         progress_(std::move(progress)),
-        client_(io_, parse_server_url(options.url), options.api_key,
-                std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.timeout))),
-        ticker_(io_) {}
+        ticker_(io_) {
+    const auto timeout = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.timeout));
+    for (const std::string& url : options.urls)
+      clients_.push_back(std::make_unique<LoadClient>(io_, parse_server_url(url), options.api_key, timeout));
+  }
 
   std::vector<RequestRecord> run() {
     spawn(all());
@@ -47,16 +50,16 @@ class LoadRun {
   }
 
   asio::awaitable<void> all() {
-    if (options_.model.empty()) options_.model = co_await client_.first_model();
+    if (options_.model.empty()) options_.model = co_await clients_.front()->first_model();
     co_await warm_up();
     records_.resize(workload_.requests.size());
     start_ = Clock::now();
     spawn(tick());
     if (options_.concurrency > 0) {
-      clients_ = std::min(options_.concurrency, static_cast<int>(workload_.requests.size()));
-      for (int i = 0; i < clients_; ++i) spawn(closed_loop());
+      sending_ = std::min(options_.concurrency, static_cast<int>(workload_.requests.size()));
+      for (int i = 0; i < sending_; ++i) spawn(closed_loop());
     } else {
-      clients_ = 1;
+      sending_ = 1;
       spawn(open_loop());
     }
   }
@@ -75,10 +78,12 @@ class LoadRun {
       for (PlannedRequest& request : warm.requests) request.input_tokens = workload_.shared_prefix;
     }
     for (size_t i = 0; i < warm.requests.size(); ++i) {
-      RequestRecord record = planned_record(warm.requests[i]);
       const std::string body = request_body(warm, i);
-      co_await client_.complete(endpoint(), body, Clock::now(), record);
-      if (!record.failure.empty()) throw invalid("the warm-up request failed: {}", record.failure);
+      for (const auto& client : clients_) {
+        RequestRecord record = planned_record(warm.requests[i]);
+        co_await client->complete(endpoint(), body, Clock::now(), record);
+        if (!record.failure.empty()) throw invalid("the warm-up request failed: {}", record.failure);
+      }
     }
   }
 
@@ -99,7 +104,7 @@ class LoadRun {
       std::string body = request_body(workload_, next_);
       timer.expires_at(start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(at)));
       co_await timer.async_wait(asio::use_awaitable);
-      ++clients_;
+      ++sending_;
       spawn(open_request(next_++, std::move(body), at));
     }
     client_ended();
@@ -114,24 +119,24 @@ class LoadRun {
     RequestRecord& record = records_[i];
     record = planned_record(workload_.requests[i]);
     record.intended = intended;
-    co_await client_.complete(endpoint(), body, start_, record);
+    co_await clients_[i % clients_.size()]->complete(endpoint(), body, start_, record);
     if (record.failure.empty() && options_.ignore_eos && record.output_tokens != record.planned_output)
       record.failure = fmt::format("{} tokens instead of {}", record.output_tokens, record.planned_output);
     ++ended_;
   }
 
   void client_ended() {
-    if (--clients_ > 0) return;
+    if (--sending_ > 0) return;
     records_.resize(next_);  // the rest was never sent
     ticker_.cancel();
   }
 
   asio::awaitable<void> tick() {
-    while (clients_ > 0) {
+    while (sending_ > 0) {
       ticker_.expires_after(std::chrono::seconds(1));
       boost::system::error_code cancelled;
       co_await ticker_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
-      if (clients_ > 0) progress_(ended_, static_cast<int>(next_));
+      if (sending_ > 0) progress_(ended_, static_cast<int>(next_));
     }
   }
 
@@ -172,12 +177,12 @@ class LoadRun {
   LoadOptions& options_;
   std::function<void(int, int)> progress_;
   asio::io_context io_{1};
-  LoadClient client_;
+  std::vector<std::unique_ptr<LoadClient>> clients_;  // of each server
   asio::steady_timer ticker_;
   Clock::time_point start_ = Clock::now();
   std::vector<RequestRecord> records_;
   size_t next_ = 0;  // request to send next
-  int clients_ = 0;  // coroutines still sending or waiting
+  int sending_ = 0;  // coroutines still sending or waiting
   int ended_ = 0;
   std::exception_ptr failure_;
 };

@@ -19,7 +19,8 @@ enum class PromptKind {
 };
 
 struct LoadOptions {
-  std::string url, model, api_key;  // an empty model: the first that the server lists
+  std::vector<std::string> urls;  // servers that take turns; at least one
+  std::string model, api_key;     // an empty model: the first that the first server lists
   PromptKind prompts = PromptKind::kTokens;
   int32_t first_id = 1000, last_id = 30000;  // range of random tokens; avoids the usual special tokens
   int concurrency = 0;     // > 0: closed loop of this many clients, each sending when its last answer has ended;

@@ -1,6 +1,7 @@
 // quire bench serve: sends load to any OpenAI-compatible server and reports the latencies that its users would see.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -44,7 +45,7 @@ CacheState declared_cache(const ServeBenchFlags& f, const Workload& workload) {
 void check_flags(ServeBenchFlags& f) {
   WorkloadOptions& w = f.workload;
   LoadOptions& l = f.load;
-  if (l.url.empty()) throw CLI::RequiredError("--url");
+  if (l.urls.empty()) throw CLI::RequiredError("--url");
   if (l.concurrency == 0 && w.rate == 0 && w.trace.empty())
     throw CLI::RequiredError("--concurrency, --rate or --trace");
   if (w.requests == 0 && w.trace.empty())
@@ -112,11 +113,11 @@ void measure_server(ServeBenchFlags& f) {
       summarize(records, parse_service_level(f.slo), declared_cache(f, workload), workload.shared_prefix);
   if (f.json) {
     nlohmann::ordered_json json = {
-        {"url", f.load.url}, {"model", f.load.model}, {"load", describe(f, workload)}, {"seed", f.workload.seed}};
+        {"url", fmt::format("{}", fmt::join(f.load.urls, ","))}, {"model", f.load.model}, {"load", describe(f, workload)}, {"seed", f.workload.seed}};
     json.update(to_json(report));
     std::printf("%s\n", json.dump(2).c_str());
   } else {
-    std::printf("%s at %s: %s\n\n%s", f.load.model.c_str(), f.load.url.c_str(), describe(f, workload).c_str(),
+    std::printf("%s at %s: %s\n\n%s", f.load.model.c_str(), fmt::format("{}", fmt::join(f.load.urls, ", ")).c_str(), describe(f, workload).c_str(),
                 to_text(report).c_str());
   }
   std::fflush(stdout);
@@ -137,7 +138,10 @@ void add_bench_serve_command(CLI::App& bench) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command->add_option(name, value, help)->group(group);
   };
-  add("--url", f->load.url, "the server, as http://HOST:PORT; without a path, /v1 is appended")->type_name("URL");
+  add("--url", f->load.urls,
+      "the server, as http://HOST:PORT; without a path, /v1 is appended. Several, joined by commas, take turns")
+      ->delimiter(',')
+      ->type_name("URL");
   auto* closed = add("-c,--concurrency", f->load.concurrency,
                      "closed loop: number of clients, each sending its next request when its last answer has ended");
   closed->check(CLI::Range(1, 100'000));

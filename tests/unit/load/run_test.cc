@@ -51,7 +51,7 @@ struct Load {
   std::string slo = {};
 };
 
-LoadReport measure(const ScriptedServer& server, const Load& load) {
+LoadReport measure(std::vector<std::string> urls, const Load& load) {
   WorkloadOptions workload;
   workload.requests = load.requests;
   workload.input_tokens = load.input;
@@ -59,12 +59,16 @@ LoadReport measure(const ScriptedServer& server, const Load& load) {
   workload.rate = load.rate;
   workload.shared_prefix = load.shared_prefix;
   LoadOptions options;
-  options.url = server.url();
+  options.urls = std::move(urls);
   options.concurrency = load.concurrency;
   options.warmup = 0;
   options.timeout = 20;
   const auto records = run_load(plan_workload(workload), options, [](int, int) {});
   return summarize(records, parse_service_level(load.slo), load.declared, load.shared_prefix);
+}
+
+LoadReport measure(const ScriptedServer& server, const Load& load) {
+  return measure(std::vector{server.url()}, load);
 }
 
 struct ServerSide {
@@ -121,6 +125,15 @@ TEST(RunLoad, ShowsTheQueueOfAnOverloadedServer) {
   EXPECT_TRUE(between(r.ttft.mean, 0.3, 2));
   EXPECT_TRUE(between(r.ttft.max, 0.6, 4));
   EXPECT_TRUE(between(r.late.p50, 0, kSlack + 2 * delay.longest())) << "requests are sent at the intended times";
+}
+
+TEST(RunLoad, LetsServersTakeTurns) {
+  const auto quick = [](int) { return ScriptedAnswer{}; };
+  const ScriptedServer one(quick, false), other(quick, false);
+  const LoadReport r = measure({one.url(), other.url()}, {.requests = 21, .concurrency = 3});
+  EXPECT_EQ(r.completed, 21);
+  EXPECT_EQ(one.times().size(), 11u);
+  EXPECT_EQ(other.times().size(), 10u);
 }
 
 TEST(RunLoad, CountsFailuresByReason) {

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Compares the forecast of quire plan --cluster with servers that run: so many processes of this machine, which take turns.
+
+Each process has --threads threads. While one is measured for the forecast, the others are measured, too, because they share
+the memory. Give all of them together no more threads than there are cores.
+"""
+
+import argparse
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+QUIRE = Path("build/release/quire")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def start(stack, arguments, count):
+    """The URLs of so many servers that are ready."""
+    ports = [free_port() for _ in range(count)]
+    for port in ports:
+        process = subprocess.Popen([QUIRE, "serve", "-m", arguments.model, "-t", str(arguments.threads), "--port", str(port), "--no-dashboard"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        stack.callback(process.wait)
+        stack.callback(process.terminate)
+    for port in ports:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1)
+                break
+            except OSError:
+                time.sleep(0.1)
+        else:
+            sys.exit(f"the server at port {port} does not start")
+    return [f"http://127.0.0.1:{port}" for port in ports]
+
+
+def measured(arguments, load):
+    with ExitStack() as stack:
+        urls = start(stack, arguments, arguments.replicas)
+        command = [QUIRE, "bench", "serve", "--url", ",".join(urls), *load, "--input", str(arguments.prompt), "--cache", "any", "--json"]
+        report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return {
+        "TTFT p50": report["ttft_ms"]["p50"],
+        "TTFT p95": report["ttft_ms"]["p95"],
+        "TPOT p50": report["tpot_ms"]["p50"],
+        "TPOT p95": report["tpot_ms"]["p95"],
+        "e2e mean": report["e2e_ms"]["mean"],
+    }
+
+
+def forecast(arguments, load):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"replicas": arguments.replicas}, file)
+        file.flush()
+        command = [QUIRE, "plan", arguments.model, "-t", str(arguments.threads), "--cluster", file.name, *load, "--prompt", str(arguments.prompt), "--json"]
+        runs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(arguments.replicas)]
+        clusters = [json.loads(run.communicate()[0])["clusters"][0] for run in runs]
+    return {
+        "TTFT p50": median(c["ttft"]["p50_ms"] for c in clusters),
+        "TTFT p95": median(c["ttft"]["p95_ms"] for c in clusters),
+        "TPOT p50": median(c["tpot"]["p50_ms"] for c in clusters),
+        "TPOT p95": median(c["tpot"]["p95_ms"] for c in clusters),
+        "e2e mean": median(c["e2e"]["mean_ms"] for c in clusters),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-m", "--model", default="smollm2")
+    parser.add_argument("--replicas", type=int, default=2)
+    parser.add_argument("-t", "--threads", type=int, default=1, help="of each process")
+    parser.add_argument("--rate", type=float, default=1.5, help="requests per second, all replicas together")
+    parser.add_argument("--requests", type=int, default=100)
+    parser.add_argument("--prompt", type=int, default=256)
+    parser.add_argument("--output", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    load = ["--rate", str(arguments.rate), "--requests", str(arguments.requests), "--output", str(arguments.output), "--seed", str(arguments.seed)]
+    foretold = forecast(arguments, load)
+    seen = measured(arguments, load)
+    print(f"{arguments.model}, {arguments.replicas} replicas of {arguments.threads} threads, {arguments.rate:g} requests per second, {arguments.prompt} tokens in, {arguments.output} out")
+    print(f"{'':10} {'measured':>10} {'forecast':>10} {'ratio':>6}")
+    for name, value in seen.items():
+        print(f"{name:10} {value:7.1f} ms {foretold[name]:7.1f} ms {foretold[name] / value:6.2f}")
+
+
+if __name__ == "__main__":
+    main()
