@@ -37,7 +37,7 @@ def start(stack, arguments, count):
     for port in ports:
         for _ in range(600):
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1)
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=1)
                 break
             except OSError:
                 time.sleep(0.1)
@@ -50,7 +50,7 @@ def measured(arguments, load):
     with ExitStack() as stack:
         urls = start(stack, arguments, arguments.replicas)
         command = [QUIRE, "bench", "serve", "--url", ",".join(urls), *load, "--input", str(arguments.prompt), "--cache", "any", "--json"]
-        report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        report = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return {
         "TTFT p50": report["ttft_ms"]["p50"],
         "TTFT p95": report["ttft_ms"]["p95"],

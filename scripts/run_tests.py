@@ -21,6 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
+# Programs whose threads wait for each other all the time: beside another program they take several times as long.
+ALONE = {"unit_engine"}
+
 ENGINE_SUITES = "Exactness.*:EqualityUnderLoad*:All/Kinds*:All/Drafters*:DrafterErrors*:Windows*:PageCache*:PrefixCache*:Engine.*:Constraint*:Embeddings*:PromptLogprobs*:Adapters*:ExpertMemory.*"
 
 # Suites that run once more with --again, in another environment: (program, name, environment, --gtest_filter).
@@ -42,16 +45,23 @@ AGAIN = [
 ]
 
 
+def without_progress(output):
+    """What a program of GoogleTest prints, but for the lines of tests that begin or pass."""
+    return re.sub(r"^\[( RUN      |       OK |----------)\].*\n", "", output, flags=re.M)
+
+
 def run_gtest(program, timeout, environment=None, pattern="*"):
     """(passed, failed, {skip reason: count}, output to show)"""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         try:
-            command = [program, f"--gtest_output=json:{report}", "--gtest_brief=1", f"--gtest_filter={pattern}"]
+            command = [program, f"--gtest_output=json:{report}", f"--gtest_filter={pattern}"]
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, env=dict(os.environ, **(environment or {})))
-            output, code = done.stdout + done.stderr, done.returncode
+            output, code = without_progress(done.stdout) + done.stderr, done.returncode
         except subprocess.TimeoutExpired as error:
-            return 0, 1, {}, f"{program}: still running after {timeout} s\n{error.stdout or ''}"
+            output = (error.stdout or b"").decode(errors="replace")
+            last = (re.findall(r"^\[ RUN      \] (.+)$", output, re.M) or ["its first test"])[-1]
+            return 0, 1, {}, f"{program}: still running after {timeout} s, in {last}\n{without_progress(output)}"
         if not report.exists():
             return 0, 1, {}, f"{program} died (exit code {code})\n{output}"
         passed = failed = 0
@@ -141,11 +151,13 @@ def main():
     for again, name, environment, pattern in AGAIN if arguments.again else []:
         jobs += [(name, lambda p=p, e=environment, f=pattern: run_gtest(p, arguments.timeout, e, f)) for p in programs if p.name == again]
     jobs = [job for job in jobs if not arguments.filter or any(text in job[0] for text in arguments.filter)]
-    alone = []  # the end-to-end tests wait for answers, so nothing runs beside them
+    alone = [job for job in jobs if job[0] in ALONE]
+    jobs = [job for job in jobs if job[0] not in ALONE]
+    # The end-to-end tests wait for answers, so nothing runs beside them either.
     kinds = [] if arguments.changed else arguments.kinds.split(",")
     texts = [text for text in arguments.filter if text not in ("e2e", "python")]
-    if "e2e" in kinds and ("e2e" in arguments.filter or not arguments.filter or (texts and not jobs)):
-        pattern = " or ".join(text for text in texts if not any(text in job[0] for job in jobs))
+    if "e2e" in kinds and ("e2e" in arguments.filter or not arguments.filter or (texts and not jobs and not alone)):
+        pattern = " or ".join(text for text in texts if not any(text in job[0] for job in jobs + alone))
         alone.append(("e2e", lambda: run_pytest(arguments.build.resolve(), pattern)))
     if "python" in kinds and (not arguments.filter or "python" in arguments.filter):
         alone.append(("python", run_python_tests))

@@ -16,6 +16,7 @@
 
 #include "engine/drafting/draft_stage.h"
 #include "engine/fair_queue.h"
+#include "sanitizers.h"
 #include "unit/engine/tiny_cache.h"
 #include "unit/engine/tiny_engine.h"
 
@@ -328,7 +329,9 @@ TEST(OutOfMemory, LosesNoSequenceThatMovesBetweenLists) {
   EXPECT_GT(calm.preemptions(), 0u);
   EXPECT_GT(allocations, 100);
   int failed = 0;
-  for (int i = 0; i < allocations; i += 4) {  // each of them would take minutes under sanitizers
+  // Each of them would take minutes under sanitizers.
+  const int step = testing::kAddressSanitizer || testing::kThreadSanitizer ? 4 : 1;
+  for (int i = 0; i < allocations; i += step) {
     Crowd crowd;
     crowd.run(i);
     failed += crowd.errors() > 0;
