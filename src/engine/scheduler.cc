@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 constexpr int kSmallestChunk = 16;  // prompt rows allowed in every step, so prompts always make progress
-constexpr int kChunkStep = 8;       // rows that share a decoded block of weights; fewer cost as much
+constexpr int kTileRows = 8;        // rows of a step that share a decoded block of weights; fewer cost as much
 
 // Free units needed to compute `rows` more tokens in one step.
 int units_to_grow(const SequenceView& s, int rows, const CacheNeeds& needs) {
@@ -115,8 +115,11 @@ class Planner {
   int chunk_rows(const SequenceView& s) const {
     const int left = s.tokens - s.computed;
     if (!limits_.chunked_prefill && !s.all_logits) return rows_ > 0 && grow(s, left) <= free_ ? left : 0;
-    const int in_time = costs_.rows_within(time_, s.computed, work_.rows) / kChunkStep * kChunkStep;
-    int count = std::min({left, rows_, prompts_ == 0 ? std::max(in_time, kSmallestChunk) : in_time});
+    int in_time = costs_.rows_within(time_, s.computed, work_.rows);
+    if (prompts_ == 0) in_time = std::max(in_time, kSmallestChunk);
+    // All rows of the step together fill their tiles.
+    in_time = std::max(0, (work_.rows + in_time) / kTileRows * kTileRows - work_.rows);
+    int count = std::min({left, rows_, in_time});
     if (s.all_logits) count = std::min(count, 1 + extra_logits_);
     if (page() == 0) return count;
     const int usable = free_ - (s.shared_tail ? page() : 0);

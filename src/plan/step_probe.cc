@@ -32,7 +32,7 @@ constexpr int kMostProbeVocab = 1 << 16;
 constexpr int kMostCopies = 4;
 
 // Steps that are measured. The decoding ones of the table see one page; attention is measured at two depths.
-constexpr std::array kDecodeRows{1, 2, 4, 8, 16, 32, 64};
+constexpr std::array kDecodeRows{1, 2, 4, 8, 16, 24, 32, 64};
 constexpr std::array kChunkRows{128, 256, 512};
 constexpr int kDeepSequences = 8, kShallow = 240, kDeep = 2047, kDeepChunk = 256;
 constexpr int kMostPositions = kDeep + kDeepChunk + 1;  // that the steps reach, whatever the model's context is

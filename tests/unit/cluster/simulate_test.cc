@@ -44,10 +44,10 @@ TEST(SimulatedCluster, ComputesARequestStepByStep) {
 TEST(SimulatedCluster, BatchesWhatRunsAtATime) {
   const SimulationResult result = simulated(small_cluster(), load_of({{0, 32, 3, {}}, {0, 32, 3, {}}}));
   EXPECT_NEAR(result.requests[0].ttft(), 0.033, 1e-12);  // it began alone
-  // Two steps with half of the second prompt each, beside a token of the first answer; then one token of the second alone,
-  // and one more.
-  EXPECT_NEAR(result.requests[1].ttft(), 0.033 + 2 * 0.018, 1e-12);
-  EXPECT_EQ(result.steps, 5u);
+  // Two steps with 15 rows of the second prompt, which fill two tiles with the token of the first answer; then its last two
+  // rows, because the first answer has ended.
+  EXPECT_NEAR(result.requests[1].ttft(), 0.033 + 2 * 0.017 + 0.003, 1e-12);
+  EXPECT_EQ(result.steps, 6u);
 }
 
 TEST(SimulatedCluster, FindsThePrefixThatAnotherRequestLeft) {
