@@ -63,8 +63,7 @@ void Loading::run() {
   } catch (...) {
     failure_ = std::current_exception();
     ended_ = true;
-    server_.stop();
-    server_.stop();  // the second call skips the grace period
+    for (int i = 0; i < 3; ++i) server_.stop();  // without drain and grace period
   }
   ended_ = true;
 }

@@ -44,7 +44,7 @@ struct ServeFlags {
   ServerOptions server;
   size_t request_memory = 0, max_file_bytes = size_t{512} << 20, max_files_bytes = size_t{16} << 30;
   double timeout = 0, grace = 30, header_timeout = 10, body_timeout = 60, write_timeout = 60, idle_timeout = 75,
-         load_timeout = 300;  // seconds
+         load_timeout = 300, drain = 0;  // seconds
   std::string log_level = "info", log_format = "text";
   bool offline = false;
 };
@@ -123,6 +123,7 @@ void serve(ServeFlags flags) {
   options.version = QUIRE_VERSION;
   options.request_timeout = milliseconds(flags.timeout);
   options.grace = milliseconds(flags.grace);
+  options.drain = milliseconds(flags.drain);
   options.header_timeout = milliseconds(flags.header_timeout);
   options.body_timeout = milliseconds(flags.body_timeout);
   options.write_timeout = milliseconds(flags.write_timeout);
@@ -257,6 +258,9 @@ void add_serve_command(CLI::App& app) {
   add(limits, "--timeout", flags->timeout, "most seconds for a request, waiting included; 0: no limit")
       ->check(between(0, kLongest));
   add(limits, "--grace", flags->grace, "seconds that running answers get to finish after SIGTERM or Ctrl-C")
+      ->check(between(0, kLongest));
+  add(limits, "--drain", flags->drain,
+      "seconds after SIGTERM in which new requests are still taken, while /health and /ready say 503")
       ->check(between(0, kLongest));
   add(limits, "--max-connections", server.max_connections, "most connections; further ones are closed")
       ->check(between(1, 1'000'000));

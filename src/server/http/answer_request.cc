@@ -110,7 +110,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
                                {.argument = route.argument,
                                 .url = fmt::format("{}://{}", channel_->stream().secure() ? "https" : "http", host),
                                 .plain = wants_plain_text(http[boost::beast::http::field::accept]),
-                                .stopping = context_.stopping});
+                                .stopping = context_.draining});
       live = route.get->live && !request_->head_only;
     } else if (route.store) {
       stored = co_await answer_stored(route, http);

@@ -38,6 +38,7 @@ struct ConnectionContext {
   boost::asio::thread_pool& disk;              // reads and writes files of ServerOptions::files_dir
   std::atomic<BatchQueue*> batches{nullptr};   // nullptr: the server keeps no files
   std::atomic<const Models*> models{nullptr};  // nullptr: they are still loading
+  std::atomic<bool> draining{false};           // the server is about to stop: each connection's next answer is its last
   std::atomic<bool> stopping{false};           // finish what has begun, begin nothing else
   std::atomic<bool> aborting{false};           // finish nothing either
 };

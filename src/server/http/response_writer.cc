@@ -26,7 +26,7 @@ asio::awaitable<bool> ResponseWriter::send(const Reply& whole) {
   const bool held = whole.body.size() <= kSmallReply || request_.reply.grow_to(whole.body.size());
   const Reply refusal = held ? Reply{} : error_reply(overloaded_error(), request_.error_shape);
   const Reply& reply = held ? whole : refusal;
-  if (context_.stopping) request_.keep_alive = false;
+  if (context_.draining) request_.keep_alive = false;
   request_.answered(reply.status);
   auto headers = reply.headers;
   headers.emplace_back("Content-Length", std::to_string(reply.body.size()));
@@ -47,7 +47,7 @@ asio::awaitable<bool> ResponseWriter::send_file(const StoreReply& stored, asio::
     const Reply refusal = error_reply(overloaded_error(), request_.error_shape);
     co_return co_await send(refusal);
   }
-  if (context_.stopping) request_.keep_alive = false;
+  if (context_.draining) request_.keep_alive = false;
   request_.answered(stored.reply.status);
   const std::string begin =
       head(stored.reply.status, stored.reply.content_type, {{"Content-Length", std::to_string(stored.bytes)}});
@@ -68,6 +68,7 @@ asio::awaitable<bool> ResponseWriter::send_file(const StoreReply& stored, asio::
 asio::awaitable<bool> ResponseWriter::send_events(std::string_view events, std::string_view content_type, bool last) {
   const bool chunked = !request_.http_1_0;
   if (!chunked) request_.keep_alive = false;  // the connection's end is the response's
+  if (!begun() && context_.draining) request_.keep_alive = false;
   out_.clear();
   if (!begun()) out_ = stream_head(content_type);
   if (chunked) fmt::format_to(std::back_inserter(out_), "{:x}\r\n", events.size());

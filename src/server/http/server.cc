@@ -33,6 +33,8 @@ using ErrorCode = boost::system::error_code;
 
 constexpr std::chrono::seconds kLastAnswers{5};  // after the grace, for errors to reach the clients
 
+double in_seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
+
 std::unique_ptr<Tls> make_tls(const ServerOptions& options) {
   if (options.ssl_certfile.empty() && options.ssl_keyfile.empty()) return nullptr;
   if (options.ssl_certfile.empty()) throw invalid("--ssl-keyfile needs --ssl-certfile");
@@ -73,7 +75,7 @@ struct Server::State {
         replies(options.max_replies_bytes),
         files(make_file_store(options)),
         context{options,      tls.get(),    keys, local_hosts, *request_log, spans.get(), bodies, replies,
-                small_bodies, large_bodies, disk, {},          {},           {},          {}},
+                small_bodies, large_bodies, disk, {},          {},           {},          {},     {}},
         io(options.threads),
         control(asio::make_strand(io)),
         signals(control),
@@ -125,7 +127,7 @@ struct Server::State {
       asio::co_spawn(executor, (*place)->run(), asio::bind_executor(control, [this, place](std::exception_ptr failure) {
                        if (failure) log(failure);
                        connections.erase(place);
-                       if (phase > 0 && connections.empty()) finish();
+                       if (phase >= Phase::kFinishing && connections.empty()) finish();
                      }));
     } catch (...) {
       connections.erase(place);
@@ -173,18 +175,30 @@ struct Server::State {
   }
 
   void stop() {
-    ++phase;
-    if (phase == 1) {
-      announce_stop();
-      context.stopping = true;
-      if (BatchQueue* const queue = context.batches.load(std::memory_order_acquire)) queue->drain();
-      for (Listener& listener : listeners) listener.close();
-      if (connections.empty()) return finish();
-      for (const auto& connection : connections) connection->drain();
-      after(options.grace, [this] { cancel_all(); });
-    } else {
-      cancel_all();
-    }
+    if (phase == Phase::kServing && options.drain.count() > 0 && context.models) return begin_drain();
+    if (phase <= Phase::kDraining) return finish_answers();
+    cancel_all();
+  }
+
+  // Routers notice that the server is about to stop, and send nothing more.
+  void begin_drain() {
+    phase = Phase::kDraining;
+    spdlog::info("taking requests for {} s more, while /health and /ready say 503", in_seconds(options.drain));
+    context.draining = true;
+    if (BatchQueue* const queue = context.batches.load(std::memory_order_acquire)) queue->drain();
+    after(options.drain, [this] { finish_answers(); });
+  }
+
+  void finish_answers() {
+    phase = Phase::kFinishing;
+    announce_stop();
+    context.draining = true;
+    context.stopping = true;
+    if (BatchQueue* const queue = context.batches.load(std::memory_order_acquire)) queue->drain();
+    for (Listener& listener : listeners) listener.close();
+    if (connections.empty()) return finish();
+    for (const auto& connection : connections) connection->drain();
+    after(options.grace, [this] { cancel_all(); });
   }
 
   void announce_stop() const {
@@ -192,10 +206,11 @@ struct Server::State {
     const int answers = context.models && !connections.empty() ? models->admission()->inside() : 0;
     if (answers == 0) return spdlog::info("stopping");
     spdlog::info("finishing {} answer{} (up to {} s); press Ctrl-C again to stop now", answers, answers == 1 ? "" : "s",
-                 std::chrono::duration<double>(options.grace).count());
+                 in_seconds(options.grace));
   }
 
   void cancel_all() {
+    phase = Phase::kCancelling;
     if (connections.empty()) return finish();
     context.aborting = true;
     for (const auto& connection : connections) connection->abort();
@@ -249,7 +264,7 @@ struct Server::State {
         return wait_for_signal();
       }
       stop();
-      if (phase == 1 && !connections.empty()) wait_for_signal();
+      if (phase == Phase::kDraining || (phase == Phase::kFinishing && !connections.empty())) wait_for_signal();
     });
   }
 
@@ -271,7 +286,7 @@ struct Server::State {
   asio::signal_set signals;
   asio::steady_timer timer;
   std::list<std::shared_ptr<Connection>> connections;
-  int phase = 0;  // how often stop() was called
+  enum class Phase { kServing, kDraining, kFinishing, kCancelling } phase = Phase::kServing;
 };
 
 Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move(options))) {}

@@ -53,7 +53,8 @@ struct ServerOptions : ServiceOptions {
   std::chrono::milliseconds idle_timeout{75'000};   // between requests
   std::chrono::milliseconds request_timeout{0};     // one generation, with its time in the queue; 0: no limit
   std::chrono::milliseconds load_timeout{300'000};  // how long a request waits for its model to be loaded
-  std::chrono::milliseconds grace{30'000};          // how long stop() lets answers finish
+  std::chrono::milliseconds drain{0};               // how long stop() still takes new requests
+  std::chrono::milliseconds grace{30'000};          // after that: how long stop() lets answers finish
 };
 
 class Server {
@@ -85,9 +86,10 @@ class Server {
   // Serves until stopped. Call once.
   void run();
 
-  // From any thread. Refuses new connections and closes idle ones; answers under way may continue for `grace`, then
-  // they are cancelled with an error. A second call cancels them immediately. run() returns when all connections are
-  // closed.
+  // From any thread. For the time of `drain`, says that it is stopping where routers ask (/health, /ready), and answers
+  // requests as before, each connection's last. Then refuses new connections and closes idle ones; answers under way may
+  // continue for `grace`, then they are cancelled with an error. A second call ends the drain, or cancels the answers if it
+  // has ended. run() returns when all connections are closed.
   void stop();
   // While run() runs, SIGTERM and SIGINT call stop(), and SIGHUP reads the files of keys and certificates again.
   // Without such files SIGHUP does nothing, but still ends a server that runs in a terminal.

@@ -461,6 +461,42 @@ TEST(ServerLimits, AGracefulStopFinishesAnswersAndRefusesNewConnections) {
   running.join();
 }
 
+// So a router sees the server leave before a request fails.
+TEST(ServerLimits, ADrainingServerSaysSoAndStillAnswers) {
+  ServerOptions options;
+  options.drain = 60s;
+  RunningServer running(options);
+  HttpClient idle(running.port()), early(running.port());
+  EXPECT_EQ(idle.get("/ready").status, 200);
+  EXPECT_EQ(early.get("/health").status, 200);
+  running.server->stop();
+  ASSERT_TRUE(eventually([&] { return HttpClient(running.port()).get("/ready").status == 503; }));
+  EXPECT_EQ(HttpClient(running.port()).get("/health").json()["status"], "stopping");
+  HttpClient late(running.port());
+  const HttpAnswer answer = late.post(kChatPath, chat_body());
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("connection"), "close");
+  EXPECT_EQ(late.read_to_end(5s), "");
+  early.send(HttpClient::request("POST", kChatPath, chat_body(R"("stream": true)")));
+  const HttpAnswer stream = early.read_answer();
+  EXPECT_EQ(events(stream.body).back(), "[DONE]");
+  EXPECT_EQ(stream.headers.at("connection"), "close");
+  running.server->stop();  // ends the drain
+  EXPECT_EQ(idle.read_to_end(5s), "");
+  running.join();
+}
+
+TEST(ServerLimits, ADrainEndsByItself) {
+  ServerOptions options;
+  options.drain = 50ms;
+  RunningServer running(options);
+  HttpClient idle(running.port());
+  EXPECT_EQ(idle.get("/ready").status, 200);
+  running.server->stop();
+  EXPECT_EQ(idle.read_to_end(5s), "");
+  running.join();
+}
+
 TEST(ServerLimits, AfterTheGraceAnswersEndWithAnError) {
   ServerOptions options;
   options.grace = 100ms;
