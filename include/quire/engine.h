@@ -19,6 +19,7 @@
 
 #include "quire/constraint.h"
 #include "quire/error.h"
+#include "quire/page_observer.h"
 #include "quire/sampling_params.h"
 #include "quire/types.h"
 
@@ -144,9 +145,10 @@ struct EngineOptions {
   std::vector<ControlVectorOption> control_vectors = {};  // their sum changes all answers
   int control_first_layer = 1, control_last_layer = 0;  // which layers they change, counted from 0; last 0: to the end
 
-  bool executor_process = false;  // compute in a child process; the answers are the same
-  std::string record = {};        // a file that gets every step, for `quire replay`; empty: none
-  std::string trace_out = {};     // a file that gets a trace of steps and requests (docs/tracing.md); empty: none
+  bool executor_process = false;                     // compute in a child process; the answers are the same
+  std::string record = {};                           // a file that gets every step, for `quire replay`; empty: none
+  std::shared_ptr<PageObserver> page_observer = {};  // hears which pages the prefix cache has; empty: nobody
+  std::string trace_out = {};  // a file that gets a trace of steps and requests (docs/tracing.md); empty: none
   size_t trace_bytes = size_t{256} << 20;  // its limit, at least 64 KiB: there the trace ends, and the engine goes on
   TraceDetail trace_detail = TraceDetail::kOperations;
 
@@ -183,7 +185,8 @@ struct ModelInfo {
   // Pages of the KV cache, each for page_tokens tokens in one group of layers. Layers with equal windows form a group, or
   // several. A model whose layers all keep every token usually has one.
   int kv_pages = 0, page_tokens = 0, kv_groups = 1;
-  int kv_states = 0;  // states of recurrent layers: of running sequences, and checkpoints
+  int kv_states = 0;     // states of recurrent layers: of running sequences, and checkpoints
+  int max_adapters = 0;  // those loaded with the model, and EngineOptions::max_adapters
   uint64_t parameters = 0;
   size_t weight_bytes = 0;  // as packed in memory
   size_t decode_bytes = 0;  // weights read to decode one token

@@ -114,6 +114,7 @@ struct Engine::State {
     }
     wake.notify_one();
     thread.join();
+    if (model.options.page_observer) model.options.page_observer->cleared();
   }
 
   LoadedModel& connected() {

@@ -42,7 +42,11 @@ class EngineLoop {
   void write_stats(EngineStats& stats) const;
   // Its ask() and latest() may be called from any thread.
   EngineWatch& watch() { return watch_; }
-  void publish(const EngineStats& stats) { watch_.publish(roster_, cache_.shared(), stats); }
+  // Tells those who watch what the step has changed.
+  void publish(const EngineStats& stats) {
+    watch_.publish(roster_, cache_.shared(), stats);
+    if (options_.page_observer) options_.page_observer->step_ended();
+  }
 
  private:
   void try_step();

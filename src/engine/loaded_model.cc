@@ -298,6 +298,7 @@ void LoadedModel::describe_memory() {
   info.kv_pages = cache.units;
   info.kv_groups = static_cast<int>(plan.layout.groups().size());
   info.kv_states = cache.states;
+  info.max_adapters = static_cast<int>(options.adapters.size()) + options.max_adapters;
   info.page_tokens = kPageTokens;
   info.kv_bytes_per_token = plan.layout.token_bytes();
   info.kv_bytes_per_sequence = cache.bytes_per_sequence;

@@ -201,6 +201,7 @@ void PrefixTree::remove(Node node) {
   e.next_in_bucket = free_;
   free_ = node;
   --size_;
+  if (removed_) removed_(e.key);
 }
 
 }  // namespace quire

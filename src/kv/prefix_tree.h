@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kv/page_key.h"
@@ -43,6 +45,8 @@ class PrefixTree {
   UnitId unit(Node node, int group) const { return units_[node * groups_ + static_cast<size_t>(group)]; }  // or kNoUnit
   std::optional<int> checkpoint(Node node) const;
   size_t size() const { return size_; }
+  // Called with the key of each node that is removed. Must not throw.
+  void on_remove(std::function<void(PageKey)> told) { removed_ = std::move(told); }
 
   // For walks over the whole tree: the newest child, and the child of the same parent that is next in age; kNone: none.
   // Pages without a spine before them are the children of kNone.
@@ -129,6 +133,7 @@ class PrefixTree {
   UseList held_checkpoints_;
   uint64_t now_ = 0;
   Node free_ = kNone, first_of_roots_ = kNone;
+  std::function<void(PageKey)> removed_;
   size_t size_ = 0;
 };
 

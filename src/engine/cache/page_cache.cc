@@ -22,7 +22,8 @@ PageCacheOptions page_cache_options(const EngineOptions& o, std::string identity
           .host_bytes = o.host_cache_bytes,
           .directory = o.cache_dir,
           .disk_bytes = o.cache_bytes > 0 ? o.cache_bytes : size_t{4} << 30,
-          .identity = std::move(identity)};
+          .identity = std::move(identity),
+          .observer = o.page_observer};
 }
 
 PageCache::PageCache(Orders& orders, const CacheShape& shape, const PageCacheOptions& options)
@@ -163,8 +164,7 @@ PrefixTree::Node PageCache::find_or_insert(Sequence& s, int page) {
     any |= unit != kNoUnit;
   }
   if (!any) return PrefixTree::kNone;
-  return shared_.tree().insert(shared_.has_spine() ? s.cached.last : PrefixTree::kNone, s.cached.root,
-                               page_key(s, page), page_tokens(s, page), page_);
+  return shared_.insert(s, shared_.has_spine() ? s.cached.last : PrefixTree::kNone, page, page_);
 }
 
 void PageCache::register_finished(Sequence& s) {
@@ -199,8 +199,7 @@ bool PageCache::attach_checkpoint(Sequence& s, PageCheckpoint checkpoint) {
   auto node = shared_.find(s, checkpoint.page);
   if (node == PrefixTree::kNone && !shared_.has_spine()) {
     std::fill(page_.begin(), page_.end(), kNoUnit);
-    node = shared_.tree().insert(PrefixTree::kNone, s.cached.root, page_key(s, checkpoint.page),
-                                 page_tokens(s, checkpoint.page), page_);
+    node = shared_.insert(s, PrefixTree::kNone, checkpoint.page, page_);
   }
   if (node == PrefixTree::kNone || shared_.tree().checkpoint(node)) return false;
   shared_.tree().attach_checkpoint(node, checkpoint.slot);

@@ -56,10 +56,23 @@ SharedPages::SharedPages(Orders& orders, const CacheShape& shape, const PageCach
       checkpoints_(options.states, std::max(0, shape.states - options.states)),
       tree_(pool_, spine_groups_, groups() - spine_groups_, &checkpoints_) {
   assert(std::is_sorted(windows_.begin(), windows_.begin() + spine_groups_ + (spine_groups_ < groups())));
+  if (options_.observer) tree_.on_remove([this](PageKey key) { options_.observer->removed(key.low); });
   auto store = store_options(options, shape.layout);
   if (!store) return;
   store_ = std::make_unique<PageStore>(std::move(*store));
   if (has_states_) last_part_.resize(blob_bytes_);
+}
+
+PrefixTree::Node SharedPages::insert(Sequence& s, PrefixTree::Node parent, int page, std::span<const UnitId> units) {
+  const PageKey key = page_key(s, page);
+  const auto node = tree_.insert(parent, s.cached.root, key, page_tokens(s, page), units);
+  if (options_.observer) {
+    options_.observer->stored({.hash = key.low,
+                               .parent = page > 0 ? std::optional(page_key(s, page - 1).low) : std::nullopt,
+                               .tokens = page_tokens(s, page),
+                               .adapter = s.request->adapter});
+  }
+  return node;
 }
 
 int SharedPages::first_windowed_page(int tokens) const {

@@ -19,12 +19,13 @@
 namespace quire {
 
 struct PageCacheOptions {
-  bool prefixes = true;   // keep finished pages for prompts with the same beginning
-  int states = 1;         // most states of running sequences: running_states()
-  size_t host_bytes = 0;  // host memory of the page store, for evicted units
-  std::string directory;  // folder of the page store, to keep units across restarts; empty: none
-  size_t disk_bytes = 0;  // size limit of the folder
-  std::string identity;   // everything a unit's bytes depend on besides its tokens
+  bool prefixes = true;                         // keep finished pages for prompts with the same beginning
+  int states = 1;                               // most states of running sequences: running_states()
+  size_t host_bytes = 0;                        // host memory of the page store, for evicted units
+  std::string directory;                        // folder of the page store, to keep units across restarts; empty: none
+  size_t disk_bytes = 0;                        // size limit of the folder
+  std::string identity;                         // everything a unit's bytes depend on besides its tokens
+  std::shared_ptr<PageObserver> observer = {};  // hears of nodes that come and go; empty: nobody
 };
 
 // Finished pages are nodes of a PrefixTree. Evicted units go to the PageStore; with a directory, every unit is written
@@ -66,6 +67,8 @@ class SharedPages {
   PrefixTree::Node find(Sequence& s, int page) const { return tree_.find(page_key(s, page), page_tokens(s, page)); }
   PrefixTree& tree() { return tree_; }
   const PrefixTree& tree() const { return tree_; }
+  // Adds the sequence's finished page, which the tree lacks, with these units, after the node `parent`.
+  PrefixTree::Node insert(Sequence& s, PrefixTree::Node parent, int page, std::span<const UnitId> units);
   UnitPool& pool() { return pool_; }
   const UnitPool& pool() const { return pool_; }
   SlotPool& checkpoints() { return checkpoints_; }
