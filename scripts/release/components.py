@@ -12,6 +12,7 @@ from pathlib import Path
 LICENCES = {
     "boost": "BSL-1.0",
     "cli11": "BSD-3-Clause",
+    "cppzmq": "MIT",
     "curl": "curl",
     "eigen3": "MPL-2.0",
     "fmtlib": "MIT",
@@ -29,6 +30,7 @@ LICENCES = {
     "spdlog": "MIT",
     "utf8proc": "MIT AND Unicode-DFS-2015",
     "xxhash": "BSD-2-Clause",
+    "zeromq3": "LGPL-3.0-or-later WITH LGPL-3.0-linking-exception",
     "zlib": "Zlib",
 }
 

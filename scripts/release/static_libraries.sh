@@ -19,7 +19,7 @@ done
 apt=(-qq -o "Dir::Etc::sourcelist=$folder/apt/old.list" -o "Dir::Etc::sourceparts=$folder/apt" -o "Dir::State::lists=$folder/apt/lists"
   -o "Dir::Cache=$folder/apt/cache" -o APT::Sandbox::User=root)
 apt-get "${apt[@]}" update
-(cd "$folder/source" && apt-get "${apt[@]}" source fmtlib spdlog prometheus-cpp curl hwloc) >"$folder/log/sources" 2>&1 || {
+(cd "$folder/source" && apt-get "${apt[@]}" source fmtlib spdlog prometheus-cpp curl hwloc zeromq3) >"$folder/log/sources" 2>&1 || {
   cat "$folder/log/sources" >&2
   echo "static_libraries.sh: the sources of Debian's packages cannot be had (see above)" >&2
   exit 1
@@ -59,6 +59,9 @@ with_cmake prometheus-cpp-core prometheus-cpp -DENABLE_PUSH=OFF -DENABLE_PULL=OF
 # Only what hub/ uses: HTTP/1.1 with TLS. Debian's libcurl.a needs Kerberos, LDAP and more.
 with_cmake curl curl -DHTTP_ONLY=ON -DBUILD_CURL_EXE=OFF -DBUILD_TESTING=OFF -DCURL_USE_OPENSSL=ON -DCURL_USE_LIBSSH2=OFF -DUSE_LIBIDN2=OFF \
   -DUSE_NGHTTP2=OFF -DCURL_BROTLI=OFF -DCURL_ZSTD=OFF -DCURL_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt -DCURL_CA_PATH=none
+# Only ZeroMQ's sockets over TCP and paths. Debian's libzmq.a needs Kerberos, PGM, NORM and libsodium.
+with_cmake zmq zeromq3 -DBUILD_SHARED=OFF -DBUILD_STATIC=ON -DBUILD_TESTS=OFF -DWITH_DOCS=OFF -DENABLE_DRAFTS=OFF \
+  -DENABLE_CURVE=OFF -DWITH_LIBSODIUM=OFF -DENABLE_WS=OFF -DWITH_LIBBSD=OFF
 # Debian's libhwloc.a needs libudev, which describes disks and network cards. Quire asks for cores, caches and NUMA nodes.
 source=$(echo "$folder/source/hwloc"-*/)
 (cd "$source" && logged hwloc ./configure --enable-static --disable-shared --with-pic --disable-libudev --disable-libxml2 --disable-cairo \

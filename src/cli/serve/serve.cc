@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/flags/choice_flag.h"
 #include "cli/flags/engine_options.h"
 #include "cli/hub/model_names.h"
 #include "cli/memory/request_memory.h"
@@ -31,6 +32,8 @@
 #include "parsers/families.h"
 #include "server/api/models.h"
 #include "server/http/server.h"
+#include "server/kv_events/kv_event_options.h"
+#include "server/kv_events/kv_event_publisher.h"
 #include "server/otlp/collector_url.h"
 
 namespace quire {
@@ -46,6 +49,8 @@ struct ServeFlags {
   double timeout = 0, grace = 30, header_timeout = 10, body_timeout = 60, write_timeout = 60, idle_timeout = 75,
          load_timeout = 300, drain = 0;  // seconds
   std::string log_level = "info", log_format = "text";
+  KvEventOptions kv_events;
+  std::string kv_events_config;
   bool offline = false;
 };
 
@@ -89,18 +94,35 @@ void check_plan(EngineOptions options, size_t memory) {
               this_machine(options));
 }
 
+// Runs read(), whose Error becomes one of the command line.
+template <class Read>
+void check_flag(const char* flag, const Read& read) {
+  try {
+    read();
+  } catch (const Error& e) {
+    throw CLI::ValidationError(flag, e.what());
+  }
+}
+
 // The environment may have headers for other programs, so they count only with an endpoint.
 void check_collector(const ServerOptions& options) {
   if (options.otlp_traces_endpoint.empty()) return;
-  const auto check = [](const char* flag, const auto& read) {
-    try {
-      read();
-    } catch (const Error& e) {
-      throw CLI::ValidationError(flag, e.what());
-    }
-  };
-  check("--otlp-traces-endpoint", [&] { parse_collector_url(options.otlp_traces_endpoint); });
-  check("--otlp-headers", [&] { parse_collector_headers(options.otlp_headers); });
+  check_flag("--otlp-traces-endpoint", [&] { parse_collector_url(options.otlp_traces_endpoint); });
+  check_flag("--otlp-headers", [&] { parse_collector_headers(options.otlp_headers); });
+}
+
+KvEventOptions kv_event_options(const ServeFlags& flags) {
+  KvEventOptions options = flags.kv_events;
+  if (!flags.kv_events_config.empty())
+    check_flag("--kv-events-config", [&] { options = read_kv_events_config(flags.kv_events_config, options); });
+  if (!options.endpoint.empty()) check_flag("--kv-events", [&] { check_kv_endpoint(options.endpoint); });
+  if (!options.replay_endpoint.empty())
+    check_flag("--kv-events-replay", [&] { check_kv_endpoint(options.replay_endpoint); });
+  if (options.endpoint.empty() && !options.replay_endpoint.empty())
+    throw CLI::ValidationError("--kv-events-replay", "needs --kv-events");
+  if (!options.endpoint.empty() && !flags.engine.prefix_cache)
+    throw CLI::ValidationError("--kv-events", "describes the prefix cache; leave --no-prefix-cache out");
+  return options;
 }
 
 void serve(ServeFlags flags) {
@@ -117,6 +139,9 @@ void serve(ServeFlags flags) {
     throw CLI::ValidationError("--lora",
                                "belongs to one model; with several, put lora = NAME=PATH in its section of "
                                "--models-preset");
+  if (!single && !flags.kv_events.endpoint.empty())
+    throw CLI::ValidationError("--kv-events",
+                               "describes the pages of one model; serve each model by a process of its own");
   if (!options.model_names.empty()) orders.front().names = options.model_names;
   if (single) options.model_names = orders.front().names;
   options.loads_adapters = std::ranges::any_of(orders, [](const ModelOrder& o) { return loads_adapters(o.engine); });
@@ -135,6 +160,11 @@ void serve(ServeFlags flags) {
   // Programs wait for the single line on stdout; the log goes to stderr.
   std::optional<Log> log(std::in_place, STDERR_FILENO, options.log_format, spdlog::level::from_str(flags.log_level));
   for (const ModelOrder& order : orders) check_plan(order.engine, flags.engine.memory_bytes);
+  if (!flags.kv_events.endpoint.empty()) {
+    const auto publisher = std::make_shared<KvEventPublisher>(flags.kv_events);
+    orders.front().engine.page_observer = publisher;
+    options.kv_events = publisher->counts();
+  }
   keep_little_freed_memory();
   raise_file_limit();
   std::signal(SIGPIPE, SIG_IGN);  // the reader of stdout may be gone
@@ -260,7 +290,8 @@ void add_serve_command(CLI::App& app) {
   add(limits, "--grace", flags->grace, "seconds that running answers get to finish after SIGTERM or Ctrl-C")
       ->check(between(0, kLongest));
   add(limits, "--drain", flags->drain,
-      "seconds after SIGTERM in which new requests are still taken, while /health and /ready say 503")
+      "seconds after SIGTERM in which new requests are still taken, while /health and /ready say 503 "
+      "(docs/replicas.md)")
       ->check(between(0, kLongest));
   add(limits, "--max-connections", server.max_connections, "most connections; further ones are closed")
       ->check(between(1, 1'000'000));
@@ -312,6 +343,30 @@ void add_serve_command(CLI::App& app) {
             return good ? std::string() : "must be letters, digits, _ and :, and not begin with a digit, not " + prefix;
           },
           ""));
+  const char* const events = "KV events";
+  command
+      ->add_option("--kv-events", flags->kv_events.endpoint,
+                   "publish which pages the prefix cache has, with their tokens, in vLLM's format over ZeroMQ: "
+                   "tcp://127.0.0.1:5557, tcp://*:5557 for other machines (docs/replicas.md)")
+      ->type_name("ENDPOINT")
+      ->group(events);
+  command
+      ->add_option("--kv-events-replay", flags->kv_events.replay_endpoint,
+                   "where subscribers ask for messages that they missed: tcp://127.0.0.1:5558")
+      ->type_name("ENDPOINT")
+      ->group(events);
+  command
+      ->add_option("--kv-events-topic", flags->kv_events.topic, "the topic of all messages; llm-d wants kv@POD@MODEL")
+      ->type_name("TOPIC")
+      ->group(events);
+  add_choice(*command, "--kv-events-format", flags->kv_events.format, kKvEventFormatNames,
+             "how events are encoded: array, as llm-d reads them, or map, as vllm-router does")
+      ->group(events);
+  command
+      ->add_option("--kv-events-config", flags->kv_events_config,
+                   "the same as vLLM's JSON: {\"publisher\": \"zmq\", \"endpoint\": \"tcp://*:5557\"}")
+      ->type_name("JSON")
+      ->group(events);
   const char* const tracing = "Tracing";  // next to --trace-out
   command
       ->add_option("--otlp-traces-endpoint", server.otlp_traces_endpoint,
@@ -338,6 +393,7 @@ void add_serve_command(CLI::App& app) {
     flags->offline = is_offline(*command);
     if (!flags->server.uds.empty() && hosts->count() == 0) flags->server.hosts.clear();
     check_collector(flags->server);
+    flags->kv_events = kv_event_options(*flags);
     serve(*flags);
   });
 }

@@ -1,5 +1,7 @@
 #include "server/api/metrics.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
@@ -122,6 +124,22 @@ const DrafterMetric kDrafterMetrics[] = {
      [](const DrafterStats& d) { return static_cast<double>(d.errors); }},
 };
 
+constexpr std::string_view kDefaultPrefix = "quire:";
+
+// Kubernetes' Gateway API inference extension and llm-d look for these under vLLM's names, unless told otherwise
+// (gateway-api-inference-extension, proposal 003: model server protocol).
+void add_router_names(std::vector<prometheus::MetricFamily>& families) {
+  for (const std::string_view name : {"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc",
+                                      "cache_config_info", "lora_requests_info"}) {
+    const auto ours =
+        std::ranges::find(families, fmt::format("{}{}", kDefaultPrefix, name), &prometheus::MetricFamily::name);
+    if (ours == families.end()) continue;
+    prometheus::MetricFamily theirs = *ours;
+    theirs.name = fmt::format("vllm:{}", name);
+    families.push_back(std::move(theirs));
+  }
+}
+
 }  // namespace
 
 std::string_view finished_reason(FinishReason reason) {
@@ -196,11 +214,17 @@ struct ModelMetrics::Series {
       }
     }
     loaded = &gauge("model_loaded", "1 while the model is loaded, 0 otherwise.");
-    gauge("cache_config_info", "The KV cache: data type, tokens per page, bytes per token; always 1.",
+    gauge("cache_config_info", "The KV cache: data type, tokens per page, pages, bytes per token; always 1.",
           {{"cache_dtype", info.kv_cache_dtype},
            {"block_size", std::to_string(info.page_tokens)},
+           {"num_gpu_blocks", std::to_string(info.kv_pages / std::max(1, info.kv_groups))},
            {"bytes_per_token", std::to_string(info.kv_bytes_per_token)}})
         .Set(1);
+    max_adapters = info.max_adapters;
+    adapters_info = &prometheus::BuildGauge()
+                         .Name(prefix + "lora_requests_info")
+                         .Help("The adapters in memory, and how many there may be; the value is the time.")
+                         .Register(*registry);
   }
 
   Labels with(const Labels& more) const {
@@ -227,6 +251,7 @@ struct ModelMetrics::Series {
   }
 
   void set(const DrafterStats& drafter);
+  void set(std::span<const std::string> adapters);
 
   const std::shared_ptr<prometheus::Registry> registry;
   const std::string prefix;
@@ -236,7 +261,10 @@ struct ModelMetrics::Series {
   prometheus::Histogram *first_token, *next_token, *per_token, *whole, *queue, *prefill, *decode, *inference,
       *prompt_length, *answer_length;
   prometheus::Gauge* loaded;
-  std::mutex setting;  // guards the following
+  int max_adapters;
+  prometheus::Family<prometheus::Gauge>* adapters_info;  // of all models
+  std::mutex setting;                                    // guards the following
+  prometheus::Gauge* adapters = nullptr;                 // this model's, with the adapters of now
   std::vector<std::pair<const EngineMetric*, FollowingCounter>> counted;
   std::vector<std::pair<const EngineMetric*, prometheus::Gauge*>> gauged;
   std::vector<FollowingCounter> drafters;
@@ -286,9 +314,22 @@ void ModelMetrics::Series::set(const DrafterStats& drafter) {
   }
 }
 
-void ModelMetrics::set(const EngineStats& engine) {
+// A change of the adapters changes the labels, so the gauge is replaced. None waits: a request for an adapter that is not in
+// memory is refused.
+void ModelMetrics::Series::set(std::span<const std::string> names) {
+  const auto most = std::max(max_adapters, static_cast<int>(names.size()));
+  prometheus::Gauge& now = adapters_info->Add(with({{"max_lora", std::to_string(most)},
+                                                    {"running_lora_adapters", fmt::format("{}", fmt::join(names, ","))},
+                                                    {"waiting_lora_adapters", ""}}));
+  if (adapters && adapters != &now) adapters_info->Remove(adapters);
+  adapters = &now;
+  adapters->SetToCurrentTime();
+}
+
+void ModelMetrics::set(const EngineStats& engine, std::span<const std::string> adapters) {
   const std::lock_guard lock(series_->setting);
   series_->loaded->Set(1);
+  series_->set(adapters);
   for (const auto& [metric, gauge] : series_->gauged) gauge->Set(metric->value(engine));
   for (auto& [metric, counter] : series_->counted) counter.follow(metric->value(engine));
   for (const DrafterStats& drafter : engine.drafters) series_->set(drafter);
@@ -297,14 +338,27 @@ void ModelMetrics::set(const EngineStats& engine) {
 void ModelMetrics::unloaded() {
   const std::lock_guard lock(series_->setting);
   series_->loaded->Set(0);
+  series_->set(std::span<const std::string>());
   for (const auto& [metric, gauge] : series_->gauged) gauge->Set(0);
   for (auto& [metric, counter] : series_->counted) counter.keep();
   for (FollowingCounter& counter : series_->drafters) counter.keep();
 }
 
 struct Metrics::Series {
-  Series(const std::string& given_prefix, double bandwidth, std::shared_ptr<const SpanCounts> span_counts)
-      : prefix(given_prefix), read_bandwidth(bandwidth), spans(std::move(span_counts)) {
+  Series(const std::string& given_prefix, double bandwidth, std::shared_ptr<const SpanCounts> span_counts,
+         std::shared_ptr<const KvEventCounts> event_counts)
+      : prefix(given_prefix),
+        read_bandwidth(bandwidth),
+        spans(std::move(span_counts)),
+        events(std::move(event_counts)) {
+    if (events) {
+      const auto counter = [&](const char* name, const char* help) {
+        return &prometheus::BuildCounter().Name(prefix + name).Help(help).Register(*registry).Add({});
+      };
+      event_batches.counter = counter("kv_event_batches_total", "Messages with KV events.");
+      lost_events.counter =
+          counter("kv_events_lost_total", "Times that KV events were dropped and subscribers told to forget.");
+    }
     if (spans) {
       auto& family = prometheus::BuildCounter()
                          .Name(prefix + "otlp_spans_total")
@@ -322,14 +376,17 @@ struct Metrics::Series {
   const std::string prefix;
   const double read_bandwidth;
   const std::shared_ptr<const SpanCounts> spans;
+  const std::shared_ptr<const KvEventCounts> events;
   const std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
   prometheus::Family<prometheus::Counter>* http;
   std::mutex exporting;
-  std::vector<FollowingCounter> exported;  // one for each SpanFate, if spans are counted
+  std::vector<FollowingCounter> exported;                         // one for each SpanFate, if spans are counted
+  FollowingCounter event_batches{nullptr}, lost_events{nullptr};  // set if KV events are counted
 };
 
-Metrics::Metrics(const std::string& prefix, double read_bandwidth, std::shared_ptr<const SpanCounts> spans)
-    : series_(std::make_unique<Series>(prefix, read_bandwidth, std::move(spans))) {}
+Metrics::Metrics(const std::string& prefix, double read_bandwidth, std::shared_ptr<const SpanCounts> spans,
+                 std::shared_ptr<const KvEventCounts> kv_events)
+    : series_(std::make_unique<Series>(prefix, read_bandwidth, std::move(spans), std::move(kv_events))) {}
 Metrics::~Metrics() = default;
 
 std::shared_ptr<ModelMetrics> Metrics::add_model(const std::string& model, const ModelInfo& info) {
@@ -347,9 +404,15 @@ void Metrics::http_answered(std::string_view route, int status) {
 
 std::string Metrics::text() {
   const std::lock_guard lock(series_->exporting);
+  if (series_->events) {
+    series_->event_batches.follow(static_cast<double>(series_->events->batches));
+    series_->lost_events.follow(static_cast<double>(series_->events->lost));
+  }
   for (size_t fate = 0; fate < series_->exported.size(); ++fate)
     series_->exported[fate].follow(static_cast<double>(series_->spans->of(static_cast<SpanFate>(fate))));
-  return prometheus::TextSerializer().Serialize(series_->registry->Collect());
+  std::vector<prometheus::MetricFamily> families = series_->registry->Collect();
+  if (series_->prefix == kDefaultPrefix) add_router_names(families);
+  return prometheus::TextSerializer().Serialize(families);
 }
 
 }  // namespace quire

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "quire/engine.h"
+#include "server/kv_events/kv_event_counts.h"
 #include "server/otlp/span_counts.h"
 
 namespace quire {
@@ -26,8 +28,8 @@ class ModelMetrics {
   void choice_finished(const Output& output);
   void request_rejected();  // by a full queue
 
-  // Takes over an engine's counters and current values.
-  void set(const EngineStats& engine);
+  // Takes over an engine's counters and current values, and the names of its adapters.
+  void set(const EngineStats& engine, std::span<const std::string> adapters = {});
   // The engine is gone: its current values become 0, and the next one's counters add to those of this one.
   void unloaded();
 
@@ -38,9 +40,11 @@ class ModelMetrics {
 // All series of a server. Every member may be called from any thread.
 class Metrics {
  public:
-  // read_bandwidth: of this machine's memory, in bytes per second; 0: unknown, not exported. spans: nullptr: likewise.
+  // read_bandwidth: of this machine's memory, in bytes per second; 0: unknown, not exported. spans, kv_events: nullptr:
+  // likewise.
   explicit Metrics(const std::string& prefix = "quire:", double read_bandwidth = 0,
-                   std::shared_ptr<const SpanCounts> spans = nullptr);
+                   std::shared_ptr<const SpanCounts> spans = nullptr,
+                   std::shared_ptr<const KvEventCounts> kv_events = nullptr);
   ~Metrics();
 
   // model: its served name.

@@ -48,7 +48,7 @@ void check_distinct(const ServedNames& names, const std::vector<std::string>& ad
 
 Models::Models(std::vector<ServedModel> models, const ServiceOptions& options, double read_bandwidth)
     : options_(options),
-      metrics_(std::make_unique<Metrics>(options.metrics_prefix, read_bandwidth, options.spans)),
+      metrics_(std::make_unique<Metrics>(options.metrics_prefix, read_bandwidth, options.spans, options.kv_events)),
       admission_(std::make_shared<Admission>(options.max_running + options.max_queue, options.several_tenants)) {
   assert(!models.empty());
   options_.model_names.clear();
@@ -210,7 +210,7 @@ ApiLimits Models::limits(std::vector<std::string>& names, std::vector<std::strin
 
 std::string Models::scrape() const {
   for (size_t model = 0; model < entries_.size(); ++model) {
-    if (const ServiceLease lease = look(model)) entries_[model]->metrics->set(lease->stats());
+    if (const ServiceLease lease = look(model)) entries_[model]->metrics->set(lease->stats(), lease->adapters());
   }
   return metrics_->text();
 }

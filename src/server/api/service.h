@@ -19,6 +19,7 @@
 #include "server/api/keep_alive.h"
 #include "server/api/metrics.h"
 #include "server/api/served_names.h"
+#include "server/kv_events/kv_event_counts.h"
 #include "server/otlp/span_counts.h"
 
 namespace quire {
@@ -33,11 +34,12 @@ struct ServiceOptions {
   std::string tool_call_parser = "auto", reasoning_parser = "auto";  // as for choose_format()
   // Log-probabilities, token ids and echo of one response, as JSON. Writing them takes five times as much memory.
   int64_t max_extra_bytes = 20'000'000;
-  bool dashboard = true;                              // serve the live page at /dashboard
-  bool needs_key = false;                             // requests need an API key
-  bool loads_adapters = false;                        // clients may load and unload adapters
-  bool several_tenants = false;                       // which share the queue
-  std::shared_ptr<const SpanCounts> spans = nullptr;  // for metrics; nullptr: requests are not traced
+  bool dashboard = true;                                     // serve the live page at /dashboard
+  bool needs_key = false;                                    // requests need an API key
+  bool loads_adapters = false;                               // clients may load and unload adapters
+  bool several_tenants = false;                              // which share the queue
+  std::shared_ptr<const SpanCounts> spans = nullptr;         // for metrics; nullptr: requests are not traced
+  std::shared_ptr<const KvEventCounts> kv_events = nullptr;  // likewise; nullptr: KV events are not published
 };
 
 // The work of one request, for an Exchange.

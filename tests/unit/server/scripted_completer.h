@@ -56,6 +56,8 @@ class ScriptedCompleter final : public Completer, public ServedText {
     info_.max_model_len = 100'000;
     info_.kv_cache_dtype = "int8";
     info_.page_tokens = 16;
+    info_.kv_pages = 64;
+    info_.max_adapters = 3;
     info_.kv_bytes_per_token = 1088;
     thread_ = std::thread([this] { run(); });
   }

@@ -163,7 +163,7 @@ TEST(Server, ReportsHealthAndMetrics) {
            "quire:request_prefill_time_seconds_count{model_name=\"scripted\"} 3\n",
            "quire:request_decode_time_seconds_bucket{model_name=\"scripted\",le=\"0.3\"} 3\n",
            "quire:cache_config_info{block_size=\"16\",bytes_per_token=\"1088\",cache_dtype=\"int8\",model_name="
-           "\"scripted\"} 1\n",
+           "\"scripted\",num_gpu_blocks=\"64\"} 1\n",
            "quire:num_requests_waiting{model_name=\"scripted\"} 0\n",
            "quire:spec_decode_num_drafts_total{drafter=\"ngram\",model_name=\"scripted\"} 2\n",
            "quire:spec_decode_num_draft_tokens_total{drafter=\"ngram\",model_name=\"scripted\"} 3\n",
@@ -177,6 +177,41 @@ TEST(Server, ReportsHealthAndMetrics) {
        }) {
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   }
+}
+
+// The names that llm-d and the Gateway API inference extension look for, and the value of a gauge with these labels.
+TEST(Server, TellsRoutersItsLoadUnderVllmsNames) {
+  RunningServer running;
+  running.model.takes_adapters = true;
+  HttpClient client(running.port());
+  std::string text = client.get("/metrics").body;
+  for (const char* line : {
+           "# TYPE vllm:num_requests_waiting gauge\n",
+           "vllm:num_requests_waiting{model_name=\"scripted\"} 0\n",
+           "vllm:num_requests_running{model_name=\"scripted\"} 0\n",
+           "vllm:kv_cache_usage_perc{model_name=\"scripted\"} 0.25\n",
+           "vllm:cache_config_info{block_size=\"16\",bytes_per_token=\"1088\",cache_dtype=\"int8\",model_name="
+           "\"scripted\",num_gpu_blocks=\"64\"} 1\n",
+           "vllm:lora_requests_info{max_lora=\"3\",model_name=\"scripted\",running_lora_adapters=\"\","
+           "waiting_lora_adapters=\"\"} 1",
+           "quire:lora_requests_info{max_lora=\"3\"",
+       })
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  for (const char* name : {"poet", "clerk"}) running.model.add_adapter({.name = name, .path = name});
+  text = client.get("/metrics").body;
+  EXPECT_NE(
+      text.find("vllm:lora_requests_info{max_lora=\"3\",model_name=\"scripted\",running_lora_adapters=\"poet,clerk\","),
+      std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("running_lora_adapters=\"\""), std::string::npos) << "one series, that of now";
+  EXPECT_EQ(text.find("vllm:request_success"), std::string::npos) << "only what routers read";
+}
+
+TEST(Server, HasNoNamesOfVllmUnderAPrefixThatWasChosen) {
+  ServerOptions options;
+  options.metrics_prefix = "quire_";
+  RunningServer running(options);
+  EXPECT_EQ(HttpClient(running.port()).get("/metrics").body.find("vllm:"), std::string::npos);
 }
 
 TEST(Server, ExplainsErrorsAndKeepsTheConnectionOpen) {
