@@ -25,6 +25,8 @@ def test_documented_flags_exist():
         known |= set(FLAG.findall(subprocess.run([*script, "--help"], capture_output=True, text=True, check=True).stdout))
     assert {"--max-num-seqs", "--kernel-sets", "--shared-prefix", "--minutes"} <= known
     known |= {"--install", "--now", "--unix-socket", "--gtest", "--no-build-isolation", "--ignore-missing", "--purge"}  # of cmake, systemctl, curl, GoogleTest, pip, sha256sum, dpkg
+    known |= {"--policy", "--worker-urls", "--kv-event-model", "--kv-event-source", "--health-check-interval-secs", "--health-failure-threshold"}  # of routers
+    known |= {"--health-success-threshold", "--set"}  # likewise, and of helm
     for document in DOCUMENTS:
         without_patches = re.sub(r"```diff\n.*?```", "", document.read_text(), flags=re.S)  # they add what does not exist
         assert set(FLAG.findall(without_patches)) <= known, document
