@@ -28,6 +28,7 @@ LICENCES = {
     "pcre2": "BSD-3-Clause",
     "prometheus-cpp": "MIT",
     "spdlog": "MIT",
+    "sqlite3": "blessing",
     "utf8proc": "MIT AND Unicode-DFS-2015",
     "xxhash": "BSD-2-Clause",
     "zeromq3": "LGPL-3.0-or-later WITH LGPL-3.0-linking-exception",
