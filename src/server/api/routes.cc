@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text/percent.h"
 #include "json/parse.h"
 
 namespace quire {
@@ -19,22 +20,6 @@ std::string_view bare(std::string_view path) {
   path = without_version(path);
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   return path;
-}
-
-std::string percent_decoded(std::string_view text) {
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-  };
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
-      out += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
 }
 
 // nullptr: there is none. Sets `argument` to what stands in the place of {id}. Whole paths win over those with {id}.

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/text/percent.h"
 #include "base/text/quote.h"
 
 namespace quire {
@@ -25,21 +26,6 @@ std::string_view without_spaces(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   return text;
-}
-
-std::string decode_percent(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    uint8_t byte = 0;
-    const char* const digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
-      out += static_cast<char>(byte);
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
 }
 
 }  // namespace
@@ -97,7 +83,7 @@ HeaderList parse_collector_headers(std::string_view list) {
     const std::string_view name = without_spaces(item.substr(0, equals));
     if (equals == item.npos || !is_token(name))
       throw invalid("headers must have the form NAME=VALUE,NAME=VALUE; one of them has no name or no value");
-    std::string text = decode_percent(without_spaces(item.substr(equals + 1)));
+    std::string text = percent_decoded(without_spaces(item.substr(equals + 1)));
     if (!std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7f; }))
       throw invalid("the header {} has a value that is not printable ASCII", quote(name));
     headers.emplace_back(name, std::move(text));
