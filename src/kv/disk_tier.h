@@ -16,6 +16,7 @@
 
 #include "kv/page_file.h"
 #include "kv/page_key.h"
+#include "kv/page_tier.h"
 
 namespace quire {
 
@@ -25,37 +26,33 @@ struct DiskTierOptions {
   size_t page_bytes = 0;
   std::string identity;
   std::function<void(const std::string&)> warn;  // receives a bounded number of warnings; may be empty
+  // Other processes use the folder all the time, perhaps from other machines: look_for() sees their files at once, and no
+  // lock protects a file that is being written, only its age.
+  bool shared = false;
 };
 
 // The folder is the index: a page is stored if a file of its name exists, and files appear whole, by rename. The least
-// recently used files are removed first. Several processes may share a folder: each finds the others' files when it
+// recently used files are removed first. Several processes may use a folder: each finds the others' files when it
 // lists the folder, and treats a file that another has removed as a miss.
-//
-// find(), accepts() and stats() are thread-safe and never wait for files. The other members belong to one thread.
-class DiskTier {
+class DiskTier : public PageTier {
  public:
   explicit DiskTier(DiskTierOptions options);  // throws Error if the folder can be neither opened nor created
-  ~DiskTier();
+  ~DiskTier() override;
   DiskTier(const DiskTier&) = delete;
   DiskTier& operator=(const DiskTier&) = delete;
 
-  bool find(PageKey key);  // counts as a use
-  // False for a while after a write has failed, so that a full disk is not tried for every page.
-  bool accepts() const;
+  bool find(PageKey key) override;
+  bool is_shared() const override { return options_.shared; }
+  bool answers() const override { return true; }
+  bool accepts() const override;
+  Stats stats() const override;
 
-  // Starts reading the page's file, without waiting for it.
-  void prefetch(PageKey key) const;
-  // Returns false if the page is missing, unreadable or damaged; a damaged file is removed.
-  bool read(PageKey key, std::span<std::byte> page);
-  // Writes the page unless it is stored already, evicting others if needed. Returns false on failure.
-  bool write(PageKey key, std::span<const std::byte> page);
+  void look_for(std::span<const PageKey> keys) override;
+  void prefetch(PageKey key) override;  // starts reading the page's file
+  bool read(PageKey key, std::span<std::byte> page) override;
+  bool write(PageKey key, std::span<const std::byte> page) override;
   // Lists the folder if it has changed, and updates the modification times of files that were used.
-  void refresh();
-
-  struct Stats {
-    uint64_t pages, bytes, damaged;  // pages: of this identity
-  };
-  Stats stats() const;
+  void refresh() override;
 
  private:
   struct File {
@@ -78,11 +75,13 @@ class DiskTier {
   PageFileName name(PageKey key) const { return {identity_, key}; }
   bool look_through();  // false: the folder cannot be listed; known files stay known, and writing is suspended
   std::optional<std::vector<Found>> list_folder();  // nullopt with errno, also if the listing is incomplete
-  void remove_abandoned(const char* temporary);
+  bool look_at(const PageFileName& file);
+  void remove_abandoned(const char* temporary, int64_t changed);
   void add(const Found& file);
   void forget(const PageFileName& name);
   bool make_room(uint64_t bytes);
   bool write_file(const PageFileName& name, std::span<const std::byte> page);
+  void count(uint64_t Stats::*what, uint64_t more = 1);
   void suspend(const char* action, int error);
   void remove_damaged(const PageFileName& name, const char* why);
   void warn_once(const std::string& file, const std::string& message);
@@ -102,7 +101,7 @@ class DiskTier {
   Files order_;               // most recently used first
   std::unordered_map<PageFileName, Files::iterator, Hash> files_;
   std::vector<PageFileName> used_;  // to be noted in the files; bounded
-  uint64_t pages_ = 0, bytes_ = 0, damaged_ = 0;
+  Stats stats_;
 };
 
 }  // namespace quire

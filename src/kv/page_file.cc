@@ -95,8 +95,20 @@ std::optional<PageFileName> parse_page_file_name(std::string_view text) {
   return name;
 }
 
+PageHeader page_header(const PageFileName& name, std::span<const std::byte> page) {
+  return std::bit_cast<PageHeader>(make_header(name, page));
+}
+
+// Exactly one header is right: the one written for this name and these bytes.
+const char* page_damage(const PageFileName& name, const PageHeader& header, std::span<const std::byte> page) {
+  const PageHeader expected = page_header(name, page);
+  if (std::memcmp(&header, &expected, offsetof(Header, checksum_low)) != 0)
+    return "has the header of another page or version";
+  return header == expected ? nullptr : "has a wrong checksum";
+}
+
 bool write_page_file(int fd, const PageFileName& name, std::span<const std::byte> page) {
-  Header header = make_header(name, page);
+  PageHeader header = page_header(name, page);
   return transfer(&pwritev, fd, {&header, sizeof header}, {const_cast<std::byte*>(page.data()), page.size()});
 }
 
@@ -106,16 +118,12 @@ PageFileRead read_page_file(int fd, const PageFileName& name, std::span<std::byt
   if (!S_ISREG(status.st_mode)) return {PageFileRead::kDamaged, "is not a regular file"};
   if (static_cast<uint64_t>(status.st_size) != page_file_bytes(page.size()))
     return {PageFileRead::kDamaged, "has the wrong size"};
-  Header header;
+  PageHeader header;
   if (!transfer(&preadv, fd, {&header, sizeof header}, {page.data(), page.size()})) {
     if (errno == 0) return {PageFileRead::kDamaged, "was cut short"};
     return {PageFileRead::kUnreadable, "cannot be read"};
   }
-  // Exactly one header is right: the one written for this name and these bytes.
-  const Header expected = make_header(name, page);
-  if (std::memcmp(&header, &expected, offsetof(Header, checksum_low)) != 0)
-    return {PageFileRead::kDamaged, "has the header of another page or version"};
-  if (std::memcmp(&header, &expected, sizeof header) != 0) return {PageFileRead::kDamaged, "has a wrong checksum"};
+  if (const char* const damage = page_damage(name, header, page)) return {PageFileRead::kDamaged, damage};
   return {PageFileRead::kWhole, nullptr};
 }
 

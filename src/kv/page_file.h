@@ -1,6 +1,7 @@
 // The format of a file that holds one page of the KV cache (docs/prefix-cache.md).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -28,6 +29,13 @@ std::optional<PageFileName> parse_page_file_name(std::string_view text);
 
 constexpr size_t kPageHeaderBytes = 64;
 constexpr size_t page_file_bytes(size_t page_bytes) { return kPageHeaderBytes + page_bytes; }
+
+// What comes before the page, in a file or elsewhere.
+using PageHeader = std::array<std::byte, kPageHeaderBytes>;
+PageHeader page_header(const PageFileName& name, std::span<const std::byte> page);
+// What is wrong with a header and the page after it: a static string, or null if both are exactly what was written for
+// this name.
+const char* page_damage(const PageFileName& name, const PageHeader& header, std::span<const std::byte> page);
 
 // Writes header and page at the start of the file. Returns false and sets errno on failure.
 bool write_page_file(int fd, const PageFileName& name, std::span<const std::byte> page);

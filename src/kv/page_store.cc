@@ -39,9 +39,11 @@ bool has_disk_tier(const PageStoreOptions& options) {
   return wants_disk_tier(options) && options.disk_bytes / 2 >= page_file_bytes(options.page_bytes);
 }
 
+bool has_slow_tier(const PageStoreOptions& options) { return options.open_shared || has_disk_tier(options); }
+
 size_t kept_pages(const PageStoreOptions& options) { return options.host_bytes / options.page_bytes; }
 size_t queued_pages(const PageStoreOptions& options) {
-  return has_disk_tier(options) ? std::max<size_t>(2, options.write_behind_bytes / options.page_bytes) : 0;
+  return has_slow_tier(options) ? std::max<size_t>(2, options.write_behind_bytes / options.page_bytes) : 0;
 }
 
 // Without memory for a file name or a warning, the attempt fails, and the thread continues.
@@ -68,6 +70,12 @@ struct PageStore::State {
         assumed_read_seconds(static_cast<double>(o.page_bytes) / kAssumedBytesPerSecond),
         read_seconds(assumed_read_seconds) {
     host.emplace(options.page_bytes, kept_pages(options), queued_pages(options));
+    const auto warn_later = [this](const std::string& text) { warn(text); };
+    if (options.open_shared) {
+      tier = options.open_shared(warn_later);
+      if (tier) asked.reserve(kMostAsked), asking.reserve(kMostAsked);
+      return;
+    }
     if (!has_disk_tier(options)) {
       if (wants_disk_tier(options) && options.warn)
         options.warn(fmt::format(
@@ -75,8 +83,8 @@ struct PageStore::State {
             options.directory, options.disk_bytes, options.page_bytes));
       return;
     }
-    disk.emplace(DiskTierOptions{options.directory, options.disk_bytes, options.page_bytes, options.identity,
-                                 [this](const std::string& text) { warn(text); }});
+    tier = std::make_unique<DiskTier>(
+        DiskTierOptions{options.directory, options.disk_bytes, options.page_bytes, options.identity, warn_later});
   }
   void start(const std::shared_ptr<State>& self);
   void stop();
@@ -86,11 +94,12 @@ struct PageStore::State {
   }
 
   void run();
+  void serve_questions(std::unique_lock<std::mutex>& lock);
   void serve_reads(std::unique_lock<std::mutex>& lock);
   void write_one(std::unique_lock<std::mutex>& lock);
 
   const PageStoreOptions options;
-  std::optional<DiskTier> disk;
+  std::unique_ptr<PageTier> tier;  // below the host tier; null: none
   const double assumed_read_seconds;
   std::atomic<double> read_seconds;
 
@@ -103,6 +112,8 @@ struct PageStore::State {
   std::vector<Read> reads, reading;  // reading: used by the thread alone
   size_t pending = 0;                // reads not completed
   std::vector<Completed> done;
+  std::vector<PageKey> asked, asking;  // asking: used by the thread alone
+  uint64_t questions = 0, answers = 0;
   bool stopping = false, stopped = false;
   uint64_t dropped = 0, write_failures = 0;
 
@@ -125,19 +136,21 @@ void PageStore::State::stop() {
     return;
   }
   lock.unlock();
-  warn(
-      fmt::format("cache folder {}: the disk does not respond; pages not yet written are given up", options.directory));
+  warn(fmt::format(
+      "{} does not respond; pages not yet written are given up",
+      options.open_shared ? "the shared cache" : fmt::format("cache folder {}: the disk", options.directory)));
   abandoned = true;
   thread.detach();
 }
 
-// Loads come first because requests wait for them; then writes; then a rescan of the folder.
+// Questions and loads come first because requests wait for them; then a rescan of the folder; then writes.
 void PageStore::State::run() {
   auto next_rescan = Clock::now() + options.rescan;
   std::optional<Clock::time_point> end;
   std::unique_lock lock(mutex);
   for (;;) {
-    work.wait_until(lock, next_rescan, [&] { return stopping || !reads.empty() || host->queue_length() > 0; });
+    work.wait_until(lock, next_rescan,
+                    [&] { return stopping || !asked.empty() || !reads.empty() || host->queue_length() > 0; });
     if (stopping) {
       if (!end) end = Clock::now() + kFlushAtEnd;
       if (abandoned || host->queue_length() == 0 || Clock::now() >= *end) {
@@ -146,12 +159,14 @@ void PageStore::State::run() {
         return;
       }
       write_one(lock);
+    } else if (!asked.empty()) {
+      serve_questions(lock);
     } else if (!reads.empty()) {
       serve_reads(lock);
     } else if (Clock::now() >= next_rescan) {
       lock.unlock();
       const auto start = Clock::now();
-      succeeds([&] { return disk->refresh(), true; });
+      succeeds([&] { return tier->refresh(), true; });
       // A disk that was slow once is tried again some minutes later.
       const double before = read_seconds.load(std::memory_order_relaxed);
       read_seconds.store(assumed_read_seconds + kForgetting * (before - assumed_read_seconds),
@@ -164,6 +179,17 @@ void PageStore::State::run() {
   }
 }
 
+void PageStore::State::serve_questions(std::unique_lock<std::mutex>& lock) {
+  asking.swap(asked);
+  const uint64_t question = questions;
+  lock.unlock();
+  succeeds([&] { return tier->look_for(asking), true; });
+  asking.clear();
+  lock.lock();
+  answers = question;
+  progress.notify_all();
+}
+
 void PageStore::State::serve_reads(std::unique_lock<std::mutex>& lock) {
   reading.swap(reads);
   const auto start = Clock::now();
@@ -172,9 +198,9 @@ void PageStore::State::serve_reads(std::unique_lock<std::mutex>& lock) {
     const Read& page = reading[tried];
     lock.unlock();
     const bool ok = succeeds([&] {
-      for (size_t i = tried == 0 ? 1 : tried + kReadAhead; i <= tried + kReadAhead && i < reading.size(); ++i)
-        disk->prefetch(reading[i].key);
-      return disk->read(page.key, page.out);
+      for (size_t i = tried == 0 ? 0 : tried + kReadAhead; i <= tried + kReadAhead && i < reading.size(); ++i)
+        tier->prefetch(reading[i].key);
+      return tier->read(page.key, page.out);
     });
     read += ok;
     lock.lock();
@@ -194,7 +220,7 @@ void PageStore::State::write_one(std::unique_lock<std::mutex>& lock) {
   const auto first = *host->first_queued();
   lock.unlock();
   // The page stays in place until written().
-  const bool ok = succeeds([&] { return disk->write(first.key, first.page); });
+  const bool ok = succeeds([&] { return tier->write(first.key, first.page); });
   lock.lock();
   write_failures += !ok;
   host->written();
@@ -208,7 +234,7 @@ size_t PageStore::memory_bytes(const PageStoreOptions& options) {
 PageStore::PageStore(PageStoreOptions options) {
   assert(options.page_bytes > 0);
   state_ = std::make_shared<State>(options);
-  if (state_->disk) state_->start(state_);
+  if (state_->tier) state_->start(state_);
 }
 
 PageStore::~PageStore() { state_->stop(); }
@@ -221,13 +247,37 @@ PageStore::Tier PageStore::find(PageKey key) {
     if (state_->host->find(key)) return Tier::kHost;
   }
   // A queued page is on disk before it leaves the queue.
-  return state_->disk && state_->disk->find(key) ? Tier::kDisk : Tier::kNone;
+  return state_->tier && state_->tier->find(key) ? Tier::kDisk : Tier::kNone;
+}
+
+bool PageStore::shares() const {
+  const State& s = *state_;
+  return s.tier && s.tier->is_shared() && s.tier->answers();
+}
+
+uint64_t PageStore::ask(std::span<const PageKey> keys) {
+  State& s = *state_;
+  if (!shares()) return 0;
+  uint64_t question = 0;
+  {
+    const std::lock_guard lock(s.mutex);
+    if (keys.empty() || s.asked.size() + keys.size() > kMostAsked) return 0;
+    s.asked.insert(s.asked.end(), keys.begin(), keys.end());
+    question = ++s.questions;
+  }
+  s.work.notify_one();
+  return question;
+}
+
+bool PageStore::answered(uint64_t question) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->answers >= question;
 }
 
 void PageStore::put(PageKey key, std::span<const std::byte> page) {
   State& s = *state_;
-  const bool to_disk = s.disk && !s.disk->find(key);
-  const bool queue = to_disk && s.disk->accepts();
+  const bool to_disk = s.tier && !s.tier->find(key);
+  const bool queue = to_disk && s.tier->accepts();
   {
     const std::lock_guard lock(s.mutex);
     const bool queued = s.host->put(key, page, queue);
@@ -245,7 +295,8 @@ PageStore::Load PageStore::load(PageKey key, std::span<std::byte> out, uint64_t 
       std::memcpy(out.data(), page->data(), page->size());
       return Load::kDone;
     }
-    if (!s.disk || !s.disk->find(key)) return Load::kMissing;
+    // A shared tier may have what nobody has asked for: some parts of a checkpoint of which others are there.
+    if (!s.tier || !(s.tier->is_shared() ? s.tier->answers() : s.tier->find(key))) return Load::kMissing;
     s.done.reserve(s.done.size() + s.pending + 1);  // may throw, so it happens on the caller's thread
     s.reads.push_back({key, out, ticket});
     ++s.pending;
@@ -262,7 +313,9 @@ void PageStore::completed(std::vector<Completed>& out) {
 
 void PageStore::wait_completed(std::chrono::milliseconds most) {
   std::unique_lock lock(state_->mutex);
-  state_->progress.wait_for(lock, most, [&] { return !state_->done.empty() || state_->pending == 0; });
+  state_->progress.wait_for(lock, most, [&] {
+    return !state_->done.empty() || (state_->pending == 0 && state_->answers == state_->questions);
+  });
 }
 
 void PageStore::flush() {
@@ -274,9 +327,10 @@ double PageStore::disk_read_seconds_per_page() const { return state_->read_secon
 
 PageStore::Stats PageStore::stats() const {
   const State& s = *state_;
-  const DiskTier::Stats disk = s.disk ? s.disk->stats() : DiskTier::Stats{};
+  const PageTier::Stats tier = s.tier ? s.tier->stats() : PageTier::Stats{};
   const std::lock_guard lock(state_->mutex);
-  return {s.host->pages(), disk.pages, s.dropped, s.write_failures, disk.damaged};
+  return {s.host->pages(),  tier.pages,   s.dropped,
+          s.write_failures, tier.damaged, s.tier && s.tier->is_shared() ? tier : PageTier::Stats{}};
 }
 
 }  // namespace quire

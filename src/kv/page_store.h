@@ -1,5 +1,5 @@
-// Stores pages of the KV cache outside the pool, in host memory and on disk, by the key of their content.
-// docs/prefix-cache.md describes the files.
+// Stores pages of the KV cache outside the pool, by the key of their content: in host memory, and on disk or in a tier that
+// several processes share. docs/prefix-cache.md describes the files, docs/shared-cache.md the shared tiers.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,11 @@
 #include <vector>
 
 #include "kv/page_key.h"
+#include "kv/page_tier.h"
 
 namespace quire {
+
+using Warn = std::function<void(const std::string&)>;
 
 struct PageStoreOptions {
   size_t page_bytes = 0;
@@ -25,20 +28,22 @@ struct PageStoreOptions {
   // What a page's bytes depend on: model hash and KV layout. Files of another identity are ignored, but count towards
   // the limit and are removed when they are the least recently used.
   std::string identity;
-  // Memory for pages waiting to be written to disk, in addition to host_bytes; at least two pages. Allocated only with
-  // a disk tier.
+  // Opens a tier that takes the place of the disk tier; empty: none. Null: the tier cannot be used, as it has warned.
+  std::function<std::unique_ptr<PageTier>(Warn)> open_shared;
+  // Memory for pages waiting to be written to that tier, in addition to host_bytes; at least two pages. Allocated only
+  // with such a tier.
   size_t write_behind_bytes = size_t{32} << 20;
-  // How often to look for pages that other processes wrote (only if the folder has changed).
+  // How often to call PageTier::refresh().
   std::chrono::milliseconds rescan{5000};
   // How long the destructor waits for a file operation in progress, after the time to write queued pages.
   std::chrono::milliseconds patience{3000};
   // Receives a bounded number of warnings, on the store's thread (in constructor and destructor: the caller's), without
   // a lock held.
-  std::function<void(const std::string&)> warn;
+  Warn warn;
 };
 
-// Thread-safe. Memory for pages is allocated in the constructor only. find, put and load never touch files and, in
-// steady state, never allocate: a thread of the store reads and writes the files. A stored page may disappear at any
+// Thread-safe. Memory for pages is allocated in the constructor only. find, ask, put and load never touch files or the
+// network and, in steady state, never allocate: a thread of the store does that. A stored page may disappear at any
 // time (evicted, dropped, its file damaged), but a page that is returned is byte for byte what was put.
 class PageStore {
  public:
@@ -53,9 +58,17 @@ class PageStore {
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
 
-  enum class Tier { kNone, kHost, kDisk };
+  enum class Tier { kNone, kHost, kDisk };  // kDisk: on disk, or in the shared tier
   // Where the page is, as far as is known without looking at files. Counts as a use of the page.
   Tier find(PageKey key);
+
+  // Whether there is a shared tier that answers questions.
+  bool shares() const;
+  // Has it asked which of the pages it has; once answered() is true for the number returned, find() knows. 0: there is
+  // nothing to wait for, because it is not asked, or more than kMostAsked keys are waiting already.
+  static constexpr size_t kMostAsked = 65536;  // enough for a million tokens
+  uint64_t ask(std::span<const PageKey> keys);
+  bool answered(uint64_t question) const;
 
   // Copies the page (page_bytes) into the host tier, and queues it for the disk tier if it is not there. If the queue
   // is full, the page is not written to disk (Stats::dropped).
@@ -77,7 +90,7 @@ class PageStore {
   // Replaces the content of `out` by the loads completed since the last call, in the order of load(). Pass the same
   // vector each time to reuse its memory.
   void completed(std::vector<Completed>& out);
-  // Blocks until completed() has a result, no load is pending, or `most` has passed.
+  // Blocks until completed() has a result, no load and no question is pending, or `most` has passed.
   void wait_completed(std::chrono::milliseconds most = std::chrono::hours(1));
   // Blocks until every page put so far has been written or dropped, or has failed.
   void flush();
@@ -92,6 +105,7 @@ class PageStore {
     uint64_t dropped;         // pages not written because the queue was full or writing is suspended
     uint64_t write_failures;  // pages not written to a full or failing disk
     uint64_t damaged;         // damaged page files found and removed
+    PageTier::Stats shared;   // of a shared tier; otherwise zeros
   };
   Stats stats() const;
 
