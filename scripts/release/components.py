@@ -18,6 +18,7 @@ LICENCES = {
     "fmtlib": "MIT",
     "gcc": "GPL-3.0-or-later WITH GCC-exception-3.1",
     "glibc": "LGPL-2.1-or-later",
+    "hiredis": "BSD-3-Clause",
     "hwloc": "BSD-3-Clause",
     "libbsd": "BSD-3-Clause AND BSD-2-Clause AND ISC",
     "libedit": "BSD-3-Clause",
