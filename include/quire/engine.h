@@ -136,7 +136,9 @@ struct EngineOptions {
   size_t constraint_bytes = size_t{128} << 20;  // for the grammars of constraints and their automata
   size_t host_cache_bytes = 0;                  // memory for pages evicted from the KV cache
   std::string cache_dir = {};                   // a folder that keeps pages across restarts; empty: none
-  size_t cache_bytes = 0;                       // size limit of cache_dir; 0: 4 GiB
+  size_t cache_bytes = 0;                       // size limit of cache_dir, or of a shared folder; 0: 4 GiB
+  // In place of cache_dir, where replicas share pages (docs/shared-cache.md): file:///FOLDER, or the URL of a Redis server.
+  std::string shared_cache = {};
 
   std::vector<AdapterOption> adapters = {};  // loaded with the model
   size_t adapter_bytes = 0;                  // memory for adapters that are loaded later: Engine::add_adapter()
@@ -347,6 +349,9 @@ struct EngineStats {
   uint64_t store_dropped = 0;                           // pages not written to disk because the writer fell behind
   uint64_t store_write_failures = 0;                    // pages not written to a full or failing disk
   uint64_t store_damaged = 0;                           // damaged files found and removed
+  // Of shared_cache: pages read from it, and those it was asked for and did not have; operations that failed.
+  uint64_t shared_hits = 0, shared_misses = 0, shared_errors = 0;
+  uint64_t shared_read_bytes = 0, shared_written_bytes = 0;
 
   // Time and number of steps that only decode, and of steps with prompt rows. decode_bytes: what the decode steps read,
   // the weights once per step, of experts only the chosen ones, and the cached keys, values and states of each row.

@@ -56,6 +56,7 @@ constexpr EngineOption kEngineOptions[] = {
     {"host_cache_bytes", &EngineOptions::host_cache_bytes},
     {"cache_dir", &EngineOptions::cache_dir},
     {"cache_bytes", &EngineOptions::cache_bytes},
+    {"shared_cache", &EngineOptions::shared_cache},
     {"adapter_bytes", &EngineOptions::adapter_bytes},
     {"max_adapters", &EngineOptions::max_adapters},
     {"max_adapter_rank", &EngineOptions::max_adapter_rank},

@@ -317,8 +317,13 @@ const ModelInfo& Engine::info() const { return state_->model.info; }
 const MemoryPlan& Engine::memory_plan() const { return state_->model.plan; }
 
 EngineStats Engine::stats() const {
-  const std::lock_guard lock(state_->stats_mutex);
-  return state_->stats;
+  EngineStats stats;
+  {
+    const std::lock_guard lock(state_->stats_mutex);
+    stats = state_->stats;
+  }
+  state_->loop.write_store_stats(stats);  // the store reads and writes between steps, too
+  return stats;
 }
 
 EngineSnapshot Engine::snapshot() const {

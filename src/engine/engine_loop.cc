@@ -440,6 +440,7 @@ void EngineLoop::write_stats(EngineStats& stats) const {
   stats.pages_loaded = loader_.loaded_pages();
   draft_stage_.add_stats(stats);
   cache_.shared().add_stats(stats);
+  write_store_stats(stats);
   if (model_.ranks) stats.gathered_bytes = model_.ranks->gathered().bytes;
 }
 

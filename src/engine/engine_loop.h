@@ -40,6 +40,8 @@ class EngineLoop {
   void end_all(FinishReason reason) { roster_.end_all(reason); }
   // Reuses the memory of `stats`, so only the first call allocates.
   void write_stats(EngineStats& stats) const;
+  // Those of the page store, as they are now. Thread-safe.
+  void write_store_stats(EngineStats& stats) const { cache_.shared().add_store_stats(stats); }
   // Its ask() and latest() may be called from any thread.
   EngineWatch& watch() { return watch_; }
   // Tells those who watch what the step has changed.

@@ -1,5 +1,6 @@
 #include "engine/loaded_model.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text/quote.h"
+#include "engine/cache/shared_tier.h"
 #include "engine/dtype_names.h"
 #include "engine/tuner.h"
 #include "model/adapter/adapter_files.h"
@@ -41,9 +43,13 @@ void check_options(const EngineOptions& o) {
   check_range("--max-model-len", o.max_model_len, 0, std::numeric_limits<int>::max());
   check_range("--tpot-target", o.tpot_target, kMinTpotTarget, kMaxTpotTarget);
   check_range("--ttft-target", o.ttft_target, 0.0, kMaxTtftTarget);
-  if (!o.record.empty() && (o.host_cache_bytes > 0 || !o.cache_dir.empty()))
+  if (!o.record.empty() && (o.host_cache_bytes > 0 || !o.cache_dir.empty() || !o.shared_cache.empty()))
     throw unsupported(
-        "--record cannot be combined with --host-cache-size or --cache-dir, whose pages a replay does not have");
+        "--record cannot be combined with --host-cache-size, --cache-dir or --shared-cache: a replay has no such "
+        "pages");
+  if (!o.shared_cache.empty()) parse_shared_cache(o.shared_cache);
+  if (!o.shared_cache.empty() && !o.cache_dir.empty())
+    throw unsupported("--shared-cache takes the place of --cache-dir; give only one of them");
   if (!o.record.empty() && (!o.adapters.empty() || loads_adapters(o)))
     throw unsupported(
         "--record cannot be combined with --lora, --lora-memory or --max-loras, because a replay has no adapters");
@@ -96,11 +102,13 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
 
   const CacheLayout& layout = plan.layout;
   describe(checkpoint);
-  if (!options.cache_dir.empty() || !options.record.empty())
+  if (!options.cache_dir.empty() || !options.shared_cache.empty() || !options.record.empty())
     identity = model_identity(checkpoint, target.config, info.activations);
   checkpoint.check_unchanged();
   cache_identity = identity + " cache " + layout.identity();
   if (draft_model) cache_identity += draft_model->identity();
+  if (runtime.device)
+    cache_identity += fmt::format(" device {}", runtime.device->name());  // its bits are not the CPU's
   cache = {layout, info.kv_pages, info.kv_states};
   if (options.tune != TuneMode::kOff && !options.tuning_file.empty() && !runtime.device) {
     const TuningFile file(options.tuning_file, tuning_machine(runtime.cpu.compute(plan.activation_type)), warn);

@@ -193,6 +193,7 @@ EngineOptions options_for(EngineOptions o, const ModelConfig& config) {
     o.chunked_prefill = o.prefix_cache = false;
     o.host_cache_bytes = 0;
     o.cache_dir.clear();
+    o.shared_cache.clear();
   }
   return o;
 }

@@ -164,7 +164,7 @@ class Planner {
     int units = promised();
     for (const SequenceView& s : state_.waiting) {
       if (rows_ <= 0 || static_cast<int>(running_ + plan_.admitted.size()) >= limits_.max_running) break;
-      if (someone_computes(s.next_page)) continue;
+      if (s.awaits || someone_computes(s.next_page)) continue;
       const bool alone = running_ + plan_.admitted.size() == 0;
       const int needed = finish(s);
       if (needed + s.idle_units + (alone ? 0 : units + page()) > free_) break;

@@ -32,10 +32,11 @@ struct SequenceView {
   uint64_t next_page = 0;    // identifies the content of the next page its prompt fills; 0: nothing to share
 
   // Only for waiting sequences.
-  int idle_units = 0;  // units among `units` that count as free until it is admitted
-  bool loads = false;  // further pages are faster to read from the page store than to compute
-  int load_units = 0;  // units that these pages take
-  double waited = 0;   // seconds since submission
+  int idle_units = 0;   // units among `units` that count as free until it is admitted
+  bool loads = false;   // further pages are faster to read from the page store than to compute
+  int load_units = 0;   // units that these pages take
+  double waited = 0;    // seconds since submission
+  bool awaits = false;  // the page store is being asked for its prefix: it is not admitted yet
 
   bool operator==(const SequenceView&) const = default;
 };
@@ -113,7 +114,7 @@ struct StepPlan {
 // ones have computed their tokens, its own still fit and each has one page to grow into. So a sequence that runs alone
 // finishes, provided that the pool holds its longest form: CacheNeeds::units(), or without chunked prefill a unit of
 // each group for every page. A sequence whose next page is about to be computed by
-// another one waits for that page; later ones may overtake it.
+// another one waits for that page, and one that awaits the page store waits for the answer; later ones may overtake it.
 //
 // Writes to `plan`, reusing its memory.
 void make_plan(const SchedulerState& state, const SchedulerLimits& limits, const StepCosts& costs, StepPlan& plan);

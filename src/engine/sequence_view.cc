@@ -46,6 +46,7 @@ SequenceView view_waiting(Sequence& s, const PageCache& cache, Clock::time_point
   v.idle_units = hit.idle;
   v.loads = hit.loads > 0;
   v.load_units = hit.load_units;
+  v.awaits = hit.awaits;
   v.waited = seconds(now - s.request->submitted);
   return v;
 }

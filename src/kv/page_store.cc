@@ -31,8 +31,8 @@ constexpr double kForgetting = 15.0 / 16;       // each rescan moves the estimat
 // Files requested ahead of the one being read: 8 of 360 KB read 1.0 GB/s from a cold disk, none 0.6 (a virtual disk,
 // 2026-11). The kernel alone reads a file in pieces, one after the other.
 constexpr size_t kReadAhead = 8;
-// Rescans of the folder may take 1/50 of the thread's time.
-constexpr int kRescanShare = 50;
+// Rescans of the folder may take 1/50 of the thread's time, but come after ten times the usual pause at the latest.
+constexpr int kRescanShare = 50, kLongestPause = 10;
 
 bool wants_disk_tier(const PageStoreOptions& options) { return !options.directory.empty() && options.disk_bytes > 0; }
 bool has_disk_tier(const PageStoreOptions& options) {
@@ -171,7 +171,10 @@ void PageStore::State::run() {
       const double before = read_seconds.load(std::memory_order_relaxed);
       read_seconds.store(assumed_read_seconds + kForgetting * (before - assumed_read_seconds),
                          std::memory_order_relaxed);
-      next_rescan = Clock::now() + std::max<Clock::duration>(options.rescan, kRescanShare * (Clock::now() - start));
+      // A server that does not answer is tried again soon: meanwhile the thread has nothing else to do.
+      const Clock::duration pause = options.rescan,
+                            fair = tier->answers() ? kRescanShare * (Clock::now() - start) : pause;
+      next_rescan = Clock::now() + std::clamp(fair, pause, kLongestPause * pause);
       lock.lock();
     } else if (host->queue_length() > 0) {
       write_one(lock);
@@ -250,14 +253,11 @@ PageStore::Tier PageStore::find(PageKey key) {
   return state_->tier && state_->tier->find(key) ? Tier::kDisk : Tier::kNone;
 }
 
-bool PageStore::shares() const {
-  const State& s = *state_;
-  return s.tier && s.tier->is_shared() && s.tier->answers();
-}
+bool PageStore::is_shared() const { return state_->tier && state_->tier->is_shared(); }
 
 uint64_t PageStore::ask(std::span<const PageKey> keys) {
   State& s = *state_;
-  if (!shares()) return 0;
+  if (!is_shared() || !s.tier->answers()) return 0;
   uint64_t question = 0;
   {
     const std::lock_guard lock(s.mutex);
@@ -296,7 +296,7 @@ PageStore::Load PageStore::load(PageKey key, std::span<std::byte> out, uint64_t 
       return Load::kDone;
     }
     // A shared tier may have what nobody has asked for: some parts of a checkpoint of which others are there.
-    if (!s.tier || !(s.tier->is_shared() ? s.tier->answers() : s.tier->find(key))) return Load::kMissing;
+    if (!s.tier || !(is_shared() ? s.tier->answers() : s.tier->find(key))) return Load::kMissing;
     s.done.reserve(s.done.size() + s.pending + 1);  // may throw, so it happens on the caller's thread
     s.reads.push_back({key, out, ticket});
     ++s.pending;
@@ -330,7 +330,7 @@ PageStore::Stats PageStore::stats() const {
   const PageTier::Stats tier = s.tier ? s.tier->stats() : PageTier::Stats{};
   const std::lock_guard lock(state_->mutex);
   return {s.host->pages(),  tier.pages,   s.dropped,
-          s.write_failures, tier.damaged, s.tier && s.tier->is_shared() ? tier : PageTier::Stats{}};
+          s.write_failures, tier.damaged, is_shared() ? tier : PageTier::Stats{}};
 }
 
 }  // namespace quire

@@ -62,10 +62,9 @@ class PageStore {
   // Where the page is, as far as is known without looking at files. Counts as a use of the page.
   Tier find(PageKey key);
 
-  // Whether there is a shared tier that answers questions.
-  bool shares() const;
+  bool is_shared() const;  // whether there is a shared tier
   // Has it asked which of the pages it has; once answered() is true for the number returned, find() knows. 0: there is
-  // nothing to wait for, because it is not asked, or more than kMostAsked keys are waiting already.
+  // nothing to wait for, because no tier is shared, it does not answer, or more than kMostAsked keys would be waiting.
   static constexpr size_t kMostAsked = 65536;  // enough for a million tokens
   uint64_t ask(std::span<const PageKey> keys);
   bool answered(uint64_t question) const;

@@ -21,7 +21,7 @@ struct RedisTierOptions {
   RedisUrl server;
   size_t page_bytes = 0;
   std::string identity;  // what a page's bytes depend on (PageStoreOptions)
-  // Receives a bounded number of warnings; may be empty.
+  // Receives at most two warnings a minute; may be empty.
   std::function<void(const std::string&)> warn;
   std::chrono::milliseconds timeout{1000};  // of each operation
 };

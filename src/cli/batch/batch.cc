@@ -44,7 +44,7 @@ constexpr int kUnlimitedQueue = 1'000'000;  // the command bounds the running re
 // Arguments that change no answer.
 constexpr std::string_view kSameAnswers =
     " IN OUT --model --threads --order --force --help --memory --kv-cache-size --max-num-seqs --cache-dir --cache-size "
-    "--host-cache-size --offline --tune --pack-cache --record --trace-out --trace-detail --trace-limit "
+    "--shared-cache --host-cache-size --offline --tune --pack-cache --record --trace-out --trace-detail --trace-limit "
     "--request-memory "
     "--tpot-target --ttft-target ";
 

@@ -15,6 +15,8 @@
 #include "base/files/mapped_file.h"
 #include "base/team.h"
 #include "cli/flags/choice_flag.h"
+#include "cli/flags/parsed_by.h"
+#include "engine/cache/shared_tier.h"
 #include "engine/device.h"
 #include "engine/dtype_names.h"
 #include "engine/option_names.h"
@@ -438,7 +440,15 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
       ->type_name("DIR")
       ->group(kCacheGroup)
       ->capture_default_str();
-  add_size(app, "--cache-size", o.cache_bytes, "most bytes of files in --cache-dir; 0: 4GiB")->group(kCacheGroup);
+  add_size(app, "--cache-size", o.cache_bytes, "most bytes of files in --cache-dir or a shared folder; 0: 4GiB")
+      ->group(kCacheGroup);
+  app.add_option("--shared-cache", o.shared_cache,
+                 "where replicas share KV pages (docs/shared-cache.md): file:///FOLDER, redis://HOST:PORT/DATABASE, or "
+                 "rediss:// for TLS; instead of --cache-dir")
+      ->check(parsed_by([](const std::string& url) { parse_shared_cache(url); }))
+      ->envname("QUIRE_SHARED_CACHE")
+      ->type_name("URL")
+      ->group(kCacheGroup);
   add_size(app, "--host-cache-size", o.host_cache_bytes, "extra memory for pages evicted from the KV cache; 0: none")
       ->group(kCacheGroup);
   app.add_flag_callback(

@@ -42,6 +42,10 @@ struct PrefixHit {
   int loads = 0;                         // pages after `found` to read from the store, as far as the tree lacks them
   int load_units = 0;                    // units that they take
   double loads_save = 0;                 // seconds that computing those would take
+  bool asked = false;                    // the store has been asked for the prompt's pages
+  bool awaits = false;                   // the answer may still come in time
+  uint64_t question = 0;                 // PageStore::ask()
+  std::chrono::steady_clock::time_point answer_by;
 };
 
 // The slots of a sequence's recurrent layers (SequenceStates).

@@ -22,6 +22,7 @@ PageCacheOptions page_cache_options(const EngineOptions& o, std::string identity
           .host_bytes = o.host_cache_bytes,
           .directory = o.cache_dir,
           .disk_bytes = o.cache_bytes > 0 ? o.cache_bytes : size_t{4} << 30,
+          .shared = o.shared_cache,
           .identity = std::move(identity),
           .observer = o.page_observer};
 }

@@ -7,11 +7,16 @@ namespace {
 
 constexpr int kStoredChecks = 8;             // stored pages of a waiting prompt that each look-up checks again
 constexpr int kAttachmentChecks = 256;       // pages whose windows and checkpoints each look-up looks for in the store
+constexpr double kLongestQuestion = 0.1;     // seconds that a prompt waits for what a shared tier has
 constexpr double kHostBytesPerSecond = 4e9;  // a unit of host memory is copied twice
 
 int on_disk(PageStore::Tier tier) { return tier == PageStore::Tier::kDisk ? 1 : 0; }
 
 }  // namespace
+
+PrefixLookup::PrefixLookup(const SharedPages& shared) : shared_(shared) {
+  if (shared.store() && shared.store()->is_shared()) asked_.reserve(PageStore::kMostAsked);
+}
 
 // ---- the tree ----
 
@@ -65,6 +70,8 @@ void PrefixLookup::look_up(Sequence& s, const StepCosts& costs, bool disk_hangs)
   const int limit = reusable / kPageTokens;
   look_up_cached(s, limit);
   if (shared_.store()) {
+    ask(s, costs, limit);
+    if (s.cached.hit.awaits) return;
     look_up_stored(s, limit);
     plan_loads(s, costs, limit, disk_hangs);
   }
@@ -113,6 +120,35 @@ int PrefixLookup::idle_units(Sequence& s) const {
 }
 
 // ---- the store ----
+
+// The keys of all pages, because for a shared tier a question is also a use; of checkpoints the first and the last part, as in
+// has_stored_checkpoint().
+void PrefixLookup::collect_keys(Sequence& s, int pages) const {
+  const size_t each = static_cast<size_t>(shared_.groups()) + (shared_.has_states() ? 2 : 0);
+  asked_.clear();
+  for (int page = 0; page < pages && asked_.size() + each <= asked_.capacity(); ++page) {
+    const PageKey& key = page_key(s, page);
+    for (int group = 0; group < shared_.groups(); ++group) asked_.push_back(unit_key(key, group));
+    if (!shared_.has_states()) continue;
+    for (const int part : {0, shared_.state_parts() - 1}) asked_.push_back(checkpoint_key(key, part));
+  }
+}
+
+// Once for each prompt. It waits for the answer no longer than kLongestQuestion, nor longer than computing it would take.
+void PrefixLookup::ask(Sequence& s, const StepCosts& costs, int limit) const {
+  PrefixHit& hit = s.cached.hit;
+  const auto now = Clock::now();
+  if (!hit.asked && hit.found < limit && shared_.store()->is_shared()) {
+    collect_keys(s, limit);
+    hit.question = shared_.store()->ask(asked_);
+    StepWork work;
+    work.add((limit - hit.found) * kPageTokens, hit.found * kPageTokens);
+    const std::chrono::duration<double> patience(std::min(kLongestQuestion, costs.seconds(work)));
+    hit.answer_by = now + std::chrono::duration_cast<Clock::duration>(patience);
+  }
+  hit.asked = true;
+  hit.awaits = hit.question > 0 && now < hit.answer_by && !shared_.store()->answered(hit.question);
+}
 
 // The slowest tier that holds a part of the page's spine; kNone: the store lacks a part.
 PageStore::Tier PrefixLookup::find_stored(Sequence& s, int page) const {

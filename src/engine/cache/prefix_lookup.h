@@ -11,12 +11,13 @@ class PrefixLookup {
  public:
   static constexpr int kSmallestTail = 4;  // tokens of a page that are worth copying
 
-  explicit PrefixLookup(const SharedPages& shared) : shared_(shared) {}
+  explicit PrefixLookup(const SharedPages& shared);
 
   // Finds the cached and stored pages of a waiting sequence. Cached pages may be evicted and stored ones may disappear
   // before they are taken. Repeated calls start from the last result, so their cost depends on how many pages have come or
   // gone since, not on the prompt's length; with windows or states, on the pages that lack some. `disk_hangs`: do not plan
-  // to read from disk.
+  // to read from disk. If replicas share a tier of the store, it is asked first, and until it has answered, but only for a
+  // moment, hit.awaits is set and nothing of the store is found.
   void look_up(Sequence& s, const StepCosts& costs, bool disk_hangs) const;
 
   // The longest hit of at most `limit` pages in the tree, for a sequence that has the first `from` pages.
@@ -33,6 +34,9 @@ class PrefixLookup {
   void look_up_stored(Sequence& s, int limit) const;
   void look_up_tail(Sequence& s, int reusable) const;
 
+  void collect_keys(Sequence& s, int pages) const;
+  void ask(Sequence& s, const StepCosts& costs, int limit) const;
+
   struct Reads {  // blobs of the store
     int all = 0, on_disk = 0;
   };
@@ -43,6 +47,7 @@ class PrefixLookup {
   void plan_loads(Sequence& s, const StepCosts& costs, int limit, bool disk_hangs) const;
 
   const SharedPages& shared_;
+  mutable std::vector<PageKey> asked_;  // of one question: reused, so that no step allocates
 };
 
 }  // namespace quire

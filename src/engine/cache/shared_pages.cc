@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/cache/page_loader.h"
+#include "engine/cache/shared_tier.h"
 
 namespace quire {
 namespace {
@@ -17,14 +18,20 @@ size_t blob_bytes_of(const CacheLayout& layout) {
 }
 
 std::optional<PageStoreOptions> store_options(const PageCacheOptions& options, const CacheLayout& layout) {
-  const bool disk = !options.directory.empty() && options.disk_bytes > 0;
-  if (!options.prefixes || (options.host_bytes == 0 && !disk)) return std::nullopt;
+  const bool disk = !options.directory.empty() && options.disk_bytes > 0, shared = !options.shared.empty();
+  if (!options.prefixes || (options.host_bytes == 0 && !disk && !shared)) return std::nullopt;
   PageStoreOptions store;
   store.page_bytes = blob_bytes_of(layout);
   store.host_bytes = options.host_bytes;
   if (disk) store.directory = options.directory;
   store.disk_bytes = options.disk_bytes;
   store.identity = options.identity;
+  if (shared) {
+    store.open_shared = [cache = parse_shared_cache(options.shared), page_bytes = store.page_bytes,
+                         limit = options.disk_bytes, identity = options.identity](Warn warn) {
+      return open_shared_tier(cache, page_bytes, limit, identity, std::move(warn));
+    };
+  }
   store.warn = [](const std::string& text) { spdlog::warn("{}", text); };
   return store;
 }
@@ -127,6 +134,9 @@ void SharedPages::add_stats(EngineStats& stats) const {
   stats.kv_pages_used = static_cast<int>(pool_.unit_count()) - available_units();
   stats.kv_pages_idle = static_cast<int>(pool_.idle_units());
   stats.pages_evicted = evicted_;
+}
+
+void SharedPages::add_store_stats(EngineStats& stats) const {
   if (!store_) return;
   const PageStore::Stats store = store_->stats();
   stats.store_host_pages = store.host_pages;
@@ -134,6 +144,11 @@ void SharedPages::add_stats(EngineStats& stats) const {
   stats.store_dropped = store.dropped;
   stats.store_write_failures = store.write_failures;
   stats.store_damaged = store.damaged;
+  stats.shared_hits = store.shared.hits;
+  stats.shared_misses = store.shared.misses;
+  stats.shared_read_bytes = store.shared.read_bytes;
+  stats.shared_written_bytes = store.shared.written_bytes;
+  stats.shared_errors = store.shared.errors;
 }
 
 }  // namespace quire

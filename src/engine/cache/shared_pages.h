@@ -19,17 +19,18 @@
 namespace quire {
 
 struct PageCacheOptions {
-  bool prefixes = true;                         // keep finished pages for prompts with the same beginning
-  int states = 1;                               // most states of running sequences: running_states()
-  size_t host_bytes = 0;                        // host memory of the page store, for evicted units
-  std::string directory;                        // folder of the page store, to keep units across restarts; empty: none
-  size_t disk_bytes = 0;                        // size limit of the folder
-  std::string identity;                         // everything a unit's bytes depend on besides its tokens
+  bool prefixes = true;   // keep finished pages for prompts with the same beginning
+  int states = 1;         // most states of running sequences: running_states()
+  size_t host_bytes = 0;  // host memory of the page store, for evicted units
+  std::string directory;  // folder of the page store, to keep units across restarts; empty: none
+  size_t disk_bytes = 0;  // size limit of the folder, or of a shared one
+  std::string shared;     // URL of a tier that replicas share (shared_tier.h), in place of the folder; empty: none
+  std::string identity;   // everything a unit's bytes depend on besides its tokens
   std::shared_ptr<PageObserver> observer = {};  // hears of nodes that come and go; empty: nobody
 };
 
-// Finished pages are nodes of a PrefixTree. Evicted units go to the PageStore; with a directory, every unit is written
-// there as soon as its page is finished.
+// Finished pages are nodes of a PrefixTree. Evicted units go to the PageStore; with a directory or a shared tier, every unit is
+// written there as soon as its page is finished.
 //
 // A prefix of n pages is a hit if it has what the next token sees: all pages of the groups without a window, the last
 // pages of those with one, and a checkpoint of the state after page n - 1 if the model has recurrent layers.
@@ -84,13 +85,15 @@ class SharedPages {
   // Frees idle units until so many are free; there must be as many available.
   void reserve(int units);
   void evict_checkpoint();
-  // Writes what the store lacks. Units and checkpoints are kept when they are evicted; if the store has a folder, as soon as
-  // they are finished.
+  // Writes what the store lacks. Units and checkpoints are kept when they are evicted; if the store has a folder or a shared
+  // tier, as soon as they are finished.
   void keep_unit(PageKey key, int group, UnitId unit);
   void keep_checkpoint(PageKey key, int slot);
-  bool keeps_everything() const { return !options_.directory.empty(); }
+  bool keeps_everything() const { return !options_.directory.empty() || !options_.shared.empty(); }
 
   void add_stats(EngineStats& stats) const;
+  // Those of the store, whose thread works also while no step runs. Thread-safe.
+  void add_store_stats(EngineStats& stats) const;
 
  private:
   Orders& orders_;
