@@ -94,6 +94,8 @@ struct AdapterInfo {
   size_t bytes = 0;  // that it takes in memory, at most
 };
 
+class ProcessGroup;  // opaque
+
 struct EngineOptions {
   std::string model = {};               // a name from the registry, a .gguf file, or a Hugging Face directory
   std::string kernels = "auto";         // auto, reference, avx2, avx2vnni, avx512, avx512bf16, amx
@@ -147,7 +149,14 @@ struct EngineOptions {
   std::vector<ControlVectorOption> control_vectors = {};  // their sum changes all answers
   int control_first_layer = 1, control_last_layer = 0;  // which layers they change, counted from 0; last 0: to the end
 
-  bool executor_process = false;                     // compute in a child process; the answers are the same
+  bool executor_process = false;  // compute in a child process; the answers are the same
+  // Processes that compute this model together, this one among them (docs/scale.md), which are tensor_parallel_size in number.
+  // Only rank 0 makes an engine. null: this process computes alone.
+  std::shared_ptr<ProcessGroup> processes = {};
+  double rank_timeout = 2;  // seconds that they wait for one that does not answer
+  // Called once, by the engine's thread, when what computes is gone for good, and why: another process has failed. All requests
+  // have ended with kLost, as do those that come later.
+  std::function<void(std::string_view why)> on_lost = {};
   std::string record = {};                           // a file that gets every step, for `quire replay`; empty: none
   std::shared_ptr<PageObserver> page_observer = {};  // hears which pages the prefix cache has; empty: nobody
   std::string trace_out = {};  // a file that gets a trace of steps and requests (docs/tracing.md); empty: none
@@ -214,8 +223,9 @@ enum class FinishReason : uint8_t {
   kDeadEnd,    // no token satisfies Request::constraint together with the request's bans; see Output::error
   kRefused,    // Request::constraint needs more steps or memory than it may have; see Output::error
   kError,      // see Output::error
+  kLost,       // what computes is gone, and the engine can do nothing more; see Output::error
 };
-std::string_view name(FinishReason reason);  // none, stop, length, cancelled, timeout, dead_end, refused, error
+std::string_view name(FinishReason reason);  // none, stop, length, cancelled, timeout, dead_end, refused, error, lost
 
 // Ends a thought that becomes too long. Marks are as the answer's text has them with Request::frame_tokens: added tokens
 // between the bytes FF and FE.
@@ -305,7 +315,7 @@ struct Output {
   FinishReason finish = FinishReason::kNone;
   std::string stop_reason;            // the request's stop string, or the id of its stop token, that ended the answer
   std::optional<TokenId> stop_token;  // the token that ended the answer, if a token did
-  std::string error;                  // with kError, kRefused and kDeadEnd
+  std::string error;                  // with kError, kLost, kRefused and kDeadEnd
   Usage usage;                        // set in the last piece
   // With sampling.prompt_logprobs: the prompt's tokens, in the first output of choice 0. The first logprob is 0.
   std::vector<OutputToken> prompt_logprobs = {};

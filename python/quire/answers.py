@@ -20,7 +20,7 @@ def raise_failure(piece: _quire.Piece) -> None:
         return
     if piece.finish == "timeout":
         raise QuireError("the answer did not end within SamplingParams.timeout")
-    raise (QuireError if piece.finish == "error" else InvalidError)(piece.error or f"the request ended with {piece.finish}")
+    raise (QuireError if piece.finish in ("error", "lost") else InvalidError)(piece.error or f"the request ended with {piece.finish}")
 
 
 def submit_request(

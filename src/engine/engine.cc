@@ -1,6 +1,7 @@
 #include "quire/engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
@@ -44,14 +45,20 @@ std::string_view name(FinishReason reason) {
       return "refused";
     case FinishReason::kError:
       return "error";
+    case FinishReason::kLost:
+      return "lost";
   }
   return "none";
 }
 
 namespace {
 
+// How often an idle engine asks the other processes whether they are there.
+constexpr std::chrono::milliseconds kBeatPeriod{500};
+
 // For tests, the environment asks for it, too.
 std::unique_ptr<ExecutorProcess> executor_process(const EngineOptions& o) {
+  if (o.processes) return nullptr;
   if (!o.executor_process && std::getenv("QUIRE_EXECUTOR_PROCESS") == nullptr) return nullptr;
   return std::make_unique<ExecutorProcess>(o);
 }
@@ -149,9 +156,18 @@ struct Engine::State {
       bool stop = false;
       {
         std::unique_lock lock(mutex);
-        wake.wait(lock, [&] {
+        const auto ready = [&] {
           return stopping || !submitted.empty() || !cancelled.empty() || !loop.idle() || loop.watch().asked();
-        });
+        };
+        if (!model.processes) {
+          wake.wait(lock, ready);
+        } else {
+          while (!wake.wait_for(lock, kBeatPeriod, ready)) {
+            lock.unlock();
+            loop.beat();
+            lock.lock();
+          }
+        }
         stop = stopping;
         if (stop && submitted.empty() && loop.idle()) return;
         arrived.swap(submitted);

@@ -81,9 +81,26 @@ void EngineLoop::step() {
     try_step();
   } catch (const std::bad_alloc&) {
     roster_.end_all(FinishReason::kError, kOutOfMemory);
-  } catch (const Error& e) {  // the executor is gone
-    roster_.end_all(FinishReason::kError, e.what());
+  } catch (const Error& e) {
+    fail(e);
   }
+}
+
+void EngineLoop::beat() {
+  try {
+    if (!lost_) model_.processes->beat();
+  } catch (const Error& e) {
+    fail(e);
+  }
+}
+
+// The executor has failed, or is gone.
+void EngineLoop::fail(const Error& error) {
+  const bool lost = !model_.executor().lost().empty();
+  roster_.end_all(lost ? FinishReason::kLost : FinishReason::kError, error.what());
+  if (!lost || lost_) return;
+  lost_ = true;
+  if (options_.on_lost) options_.on_lost(model_.executor().lost());
 }
 
 void EngineLoop::try_step() {
@@ -441,7 +458,7 @@ void EngineLoop::write_stats(EngineStats& stats) const {
   draft_stage_.add_stats(stats);
   cache_.shared().add_stats(stats);
   write_store_stats(stats);
-  if (model_.ranks) stats.gathered_bytes = model_.ranks->gathered().bytes;
+  stats.gathered_bytes = model_.gathered().bytes;
 }
 
 }  // namespace quire

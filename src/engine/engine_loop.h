@@ -38,6 +38,8 @@ class EngineLoop {
   // sequence ends with an error; without memory for the step itself, all do.
   void step();
   void end_all(FinishReason reason) { roster_.end_all(reason); }
+  // While it is idle: finds out whether the processes that compute are still there.
+  void beat();
   // Reuses the memory of `stats`, so only the first call allocates.
   void write_stats(EngineStats& stats) const;
   // Those of the page store, as they are now. Thread-safe.
@@ -52,6 +54,7 @@ class EngineLoop {
 
  private:
   void try_step();
+  void fail(const Error& error);
   void ended(StepPhase phase) {
     if (trace_) trace_->ended(phase);
   }
@@ -94,6 +97,7 @@ class EngineLoop {
   StepBuilder builder_;
   LogitsStage logits_stage_;
   StepCostModel costs_;
+  bool lost_ = false;     // EngineOptions::on_lost has been called
   int since_oldest_ = 0;  // admissions since the longest waiting sequence had its turn
   EngineStats stats_;
   EngineWatch watch_;

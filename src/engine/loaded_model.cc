@@ -8,9 +8,12 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/files/checksum.h"
+#include "base/files/mapped_file.h"
 #include "base/text/quote.h"
 #include "engine/cache/shared_tier.h"
 #include "engine/dtype_names.h"
+#include "engine/ranks/agreement.h"
 #include "engine/tuner.h"
 #include "model/adapter/adapter_files.h"
 #include "model/packing/expert_store.h"
@@ -62,7 +65,8 @@ void check_options(const EngineOptions& o) {
 // The environment can ask for ranks, to run all tests with them.
 void take_ranks_for_tests(EngineOptions& o, const Runtime& runtime) {
   const char* const ranks = std::getenv("QUIRE_RANKS");
-  if (ranks && o.tensor_parallel_size == 1 && !runtime.device) o.tensor_parallel_size = std::atoi(ranks);
+  if (ranks && o.tensor_parallel_size == 1 && !o.processes && !runtime.device)
+    o.tensor_parallel_size = std::atoi(ranks);
 }
 
 // A shared runtime has its threads and kernels already. Throws Error.
@@ -71,6 +75,9 @@ void check_shared(const EngineOptions& o, Runtime& runtime) {
     throw invalid("threads is {}, but the shared runtime has {}; leave it 0", o.threads, runtime.team.size());
   if (o.kernels != "auto" && o.kernels != runtime.cpu.name())
     throw invalid("kernels is {}, but the shared runtime has {}; leave it auto", quote(o.kernels), runtime.cpu.name());
+  if (o.processes && o.tensor_parallel_size != o.processes->ranks())
+    throw invalid("--tensor-parallel-size is {}, but {} processes compute; leave it out", o.tensor_parallel_size,
+                  o.processes->ranks());
   if (o.tensor_parallel_size > 1 && runtime.device)
     throw unsupported("--tensor-parallel-size {} works on the processor only, but {} computes", o.tensor_parallel_size,
                       runtime.device->name());
@@ -96,13 +103,15 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   options = options_for(std::move(options), facts.config);
   memory_share = runtime.memory.take([&](size_t left) { return plan_within(left, facts, max_logits); });
   options.expert_bytes = plan.expert_slots > 0 ? plan.experts : kAllExperts;  // what later plans keep
+  if (options.processes) agree(checkpoint, facts.config);
   load(checkpoint, facts.config);
   load_drafters(checkpoint, facts.drafters);
   settle_memory(facts, memory_before, max_logits);
+  if (options.processes) agree_on_cache();
 
   const CacheLayout& layout = plan.layout;
   describe(checkpoint);
-  if (!options.cache_dir.empty() || !options.shared_cache.empty() || !options.record.empty())
+  if (identity.empty() && (!options.cache_dir.empty() || !options.shared_cache.empty() || !options.record.empty()))
     identity = model_identity(checkpoint, target.config, info.activations);
   checkpoint.check_unchanged();
   cache_identity = identity + " cache " + layout.identity();
@@ -123,8 +132,65 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   load_control_vectors();
 }
 
+// All processes must have the same model, compute it in the same way, and understand the same orders.
+void LoadedModel::agree(const Checkpoint& checkpoint, const ModelConfig& config) {
+  const DecoderLimits& limits = plan.limits;
+  identity = model_identity(checkpoint, config, name(plan.activation_type));
+  std::string adapter_files, vectors;
+  for (const AdapterOption& adapter : options.adapters) {
+    const AdapterFiles files = AdapterFiles::open(adapter.path);
+    adapter_files += adapter.name;
+    for (const MappedFile& file : files.mappings()) adapter_files += fmt::format(" {:016x} ", checksum(file.bytes()));
+  }
+  for (const ControlVectorOption& vector : options.control_vectors) {
+    vectors += fmt::format("{:016x} scale {} layers {} to {} ", checksum(MappedFile(vector.path).bytes()), vector.scale,
+                           options.control_first_layer, options.control_last_layer);
+  }
+  require_same(*options.processes,
+               {{"kernels", std::string(runtime.backend().name())},
+                {"activations", std::string(name(plan.activation_type))},
+                {"model", identity},
+                {"KV cache", plan.layout.identity()},
+                {"limits", fmt::format("{} rows, {} logits, {} hidden states, {} drafts, rank {}", limits.max_rows,
+                                       limits.max_logits, limits.max_hidden, limits.max_drafted, limits.max_rank)},
+                {"adapters", adapter_files.empty() ? "none" : adapter_files},
+                {"control vectors", vectors.empty() ? "none" : vectors}});
+}
+
+// The cache is as large in all processes as the smallest of them can keep.
+void LoadedModel::agree_on_cache() {
+  require_same(*options.processes, {{"drafter", draft_model ? draft_model->identity() : "none"}});
+  CacheSize& size = plan.cache;
+  const std::vector<int64_t> least = least_of_all(*options.processes, {size.units, size.states, size.max_model_len});
+  size.units = static_cast<int>(least[0]);
+  size.states = static_cast<int>(least[1]);
+  size.max_model_len = plan.limits.max_positions = static_cast<int>(least[2]);
+  size.bytes = static_cast<size_t>(size.units) * plan.cached.unit_bytes() +
+               static_cast<size_t>(size.states) * plan.cached.state_bytes();
+}
+
+Executor& LoadedModel::executor() const {
+  if (remote) return *remote;
+  if (processes) return *processes;
+  if (ranks) return *ranks;
+  return *local;
+}
+
+Decoder* LoadedModel::decoder() const {
+  LocalExecutor* const first = processes ? &processes->local() : ranks ? &ranks->rank(0) : local.get();
+  return first ? &first->decoder() : nullptr;
+}
+
+GatherCounts LoadedModel::gathered() const {
+  return processes ? processes->gathered() : ranks ? ranks->gathered() : GatherCounts();
+}
+
 void LoadedModel::make_executor() {
-  if (plan.ranks > 1) {
+  if (options.processes) {
+    processes =
+        std::make_unique<ProcessesExecutor>(*options.processes, options.rank_timeout, target.config, target.weights,
+                                            cache, runtime.cpu, runtime.team, plan.activation_type, plan.limits);
+  } else if (plan.ranks > 1) {
     rank_group = std::make_unique<RankGroup>(runtime.cpu, plan.ranks, runtime.team.size());
     ranks = std::make_unique<RanksExecutor>(target.config, target.weights, cache, *rank_group, plan.activation_type,
                                             plan.limits);
@@ -142,6 +208,7 @@ void LoadedModel::make_executor() {
 template <class F>
 void LoadedModel::for_each_rank(F f) {
   if (local) f(*local, runtime.backend());
+  if (processes) f(processes->local(), processes->backend());
   for (int rank = 0; ranks && rank < ranks->ranks(); ++rank) f(ranks->rank(rank), ranks->backend(rank));
 }
 
@@ -154,6 +221,9 @@ void LoadedModel::compute_by(std::unique_ptr<Executor> other) {
 void LoadedModel::add_adapter(const AdapterOption& option) {
   if (remote)
     throw unsupported("adapters cannot be loaded later with --executor-process; name them when the engine starts");
+  if (processes)
+    throw unsupported(
+        "adapters cannot be loaded later while several processes compute; name them at the start: --lora");
   add_adapter(option, Checkpoint::open(resolve_model(options.model)));
 }
 
@@ -268,7 +338,7 @@ void LoadedModel::describe(const Checkpoint& checkpoint) {
   info.quantization = weights.main_type;
   info.kernels = runtime.backend().name();
   info.threads = runtime.team.size();
-  info.ranks = plan.ranks;
+  info.ranks = options.tensor_parallel_size;
   info.vocab_size = config.vocab;
   info.layers = static_cast<int>(config.layers.size());
   info.hidden = config.hidden;

@@ -11,6 +11,7 @@
 #include "engine/drafting/text_drafters.h"
 #include "engine/memory_budget.h"
 #include "engine/memory_plan.h"
+#include "engine/ranks/processes_executor.h"
 #include "engine/ranks/ranks_executor.h"
 #include "engine/runtime.h"
 #include "engine/step/local_executor.h"
@@ -45,12 +46,15 @@ struct LoadedModel {
   // One of them computes; the others are nullptr.
   std::unique_ptr<LocalExecutor> local;
   std::unique_ptr<RanksExecutor> ranks;
+  std::unique_ptr<ProcessesExecutor> processes;
   std::unique_ptr<Executor> remote;
-  Executor& executor() const { return remote ? *remote : ranks ? static_cast<Executor&>(*ranks) : *local; }
+  Executor& executor() const;
   // Has `other` compute from now on.
   void compute_by(std::unique_ptr<Executor> other);
   // The decoder, or that of the first rank, for measuring; nullptr if `remote` computes.
-  Decoder* decoder() const { return ranks ? &ranks->rank(0).decoder() : local ? &local->decoder() : nullptr; }
+  Decoder* decoder() const;
+  // What this process's ranks, or the first of them, have received from others.
+  GatherCounts gathered() const;
 
   // As Engine::add_adapter(). No step may run meanwhile.
   void add_adapter(const AdapterOption& option);
@@ -64,6 +68,8 @@ struct LoadedModel {
   void load_control_vectors();
   void load_drafters(const Checkpoint& checkpoint, const DrafterFacts& facts);
   void make_executor();
+  void agree(const Checkpoint& checkpoint, const ModelConfig& config);
+  void agree_on_cache();
   // f(executor, its backend) for each rank.
   template <class F>
   void for_each_rank(F f);

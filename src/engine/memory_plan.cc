@@ -19,6 +19,7 @@
 #include "model/families.h"
 #include "ops/cache_memory.h"
 #include "ops/cpu/cpu_backend.h"
+#include "ops/process_ranks.h"
 #include "sampling/sampler.h"
 
 namespace quire {
@@ -125,10 +126,10 @@ size_t plan_experts(const ModelFacts& facts, const EngineOptions& o, const Machi
   if (!machine.reads_experts && is_given)
     throw unsupported("--expert-memory is a size, but --device {} needs all experts in its memory; leave it out",
                       o.device);
-  if (plan.ranks > 1 && is_given)
+  if (o.tensor_parallel_size > 1 && is_given)
     throw unsupported("--expert-memory is a size, but ranks (--tensor-parallel-size {}) need all experts in memory",
-                      plan.ranks);
-  const bool reads_experts = machine.reads_experts && plan.ranks == 1;
+                      o.tensor_parallel_size);
+  const bool reads_experts = machine.reads_experts && o.tensor_parallel_size == 1;
   const int positions = facts.config.max_positions;
   const size_t one = o.kv_cache_bytes > 0  ? o.kv_cache_bytes
                      : o.max_model_len > 0 ? least_cache_bytes(o, layout, o.max_model_len)
@@ -218,7 +219,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
                   config.max_positions);
   check_ranks(o);
   MemoryPlan plan;
-  plan.ranks = o.tensor_parallel_size;
+  plan.ranks = machine.one_rank ? 1 : o.tensor_parallel_size;
   plan.budget = machine.memory;
   plan.own_memory = machine.own_memory;
   plan.weight_type = facts.weights.main_type;
@@ -248,11 +249,13 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.control_vectors = facts.control_vectors * static_cast<size_t>(plan.ranks);
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);
-  const CacheLayout of_all = plan.layout.of_all_ranks(plan.ranks);
-  const size_t cache_memory = plan_experts(facts, o, machine, of_all, plan);
+  if (machine.one_rank) plan.activations += 2 * ProcessRanks::kBlockBytes;
+  plan.cached =
+      machine.one_rank ? plan.layout.of_largest_rank(o.tensor_parallel_size) : plan.layout.of_all_ranks(plan.ranks);
+  const size_t cache_memory = plan_experts(facts, o, machine, plan.cached, plan);
   const size_t taken = plan.without_cache();
-  if (taken + of_all.unit_bytes() > plan.budget) refuse_plan(plan, o, taken + of_all.unit_bytes());
-  plan.cache = size_cache(o, of_all, config.max_positions, cache_memory, plan.budget);
+  if (taken + plan.cached.unit_bytes() > plan.budget) refuse_plan(plan, o, taken + plan.cached.unit_bytes());
+  plan.cache = size_cache(o, plan.cached, config.max_positions, cache_memory, plan.budget);
   plan.limits.max_positions = plan.cache.max_model_len;
   return plan;
 }
@@ -264,7 +267,7 @@ std::vector<MemoryRow> MemoryPlan::rows() const {
                    fmt::format("{} of {} at a time, the others are read from a file (--expert-memory)", expert_slots,
                                all_experts)});
   if (cache.max_model_len > 0) {
-    const size_t longest = layout.of_all_ranks(ranks).sequence_bytes(cache.max_model_len);
+    const size_t longest = cached.sequence_bytes(cache.max_model_len);
     const std::string tokens = layout.groups().size() == 1 && cache.states == 0
                                    ? fmt::format("{} tokens, ", int64_t{cache.units} * kPageTokens)
                                    : "";

@@ -43,6 +43,7 @@ struct Machine {
   OperationsBytes operations_bytes = {};           // empty: those of the CPU's backend with so many threads
   bool reads_experts = true;                       // Backend::reads_experts()
   bool own_memory = false;                         // `memory` is a device's: what the host keeps does not count
+  bool one_rank = false;                           // ranks are processes, and this is the machine of one of them
 };
 
 struct MemoryRow {
@@ -71,7 +72,8 @@ struct MemoryPlan {
   bool own_memory = false;  // Machine::own_memory: page store, vocabulary and requests are not part of the sum
 
   // What it was computed for.
-  int ranks = 1;  // each has activations and a cache of its own; weights are one copy
+  int ranks = 1;       // in this process; each has activations and a cache of its own; weights are one copy
+  CacheLayout cached;  // what all of them keep; if ranks are processes, what the one with most keeps
   Activations activation_type = Activations::kF32;
   CacheLayout layout;
   DecoderLimits limits{};  // max_positions is the longest sequence that fits

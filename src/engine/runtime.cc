@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "engine/device.h"
 #include "model/families.h"
+#include "ops/process_group.h"
 
 namespace quire {
 namespace {
@@ -24,7 +25,8 @@ size_t memory_budget(const EngineOptions& options, const Backend* device) {
     const auto budget = static_cast<size_t>(static_cast<double>(*own) * part);
     return options.memory_bytes > 0 ? std::min(options.memory_bytes, budget) : budget;
   }
-  const size_t available = available_memory();
+  const size_t available =
+      available_memory() / (options.processes ? static_cast<size_t>(options.processes->places().on_host) : 1);
   if (options.memory_bytes == 0) return available - std::min(available, std::max(256 * kMiB, available / 20));
   if (options.memory_bytes > available)
     throw no_resource("--memory is {} MiB, but only {} MiB are free; lower it", options.memory_bytes / kMiB,
@@ -54,7 +56,8 @@ Machine this_machine(const EngineOptions& options) {
   }
   return {.memory = memory_budget(options, nullptr),
           .threads = checked_threads(options.threads),
-          .activations = CpuBackend::default_activations_of(options.kernels)};
+          .activations = CpuBackend::default_activations_of(options.kernels),
+          .one_rank = options.processes != nullptr};
 }
 
 size_t anonymous_memory() {
@@ -70,7 +73,8 @@ Runtime::Runtime(const EngineOptions& options)
       tuning(),
       cpu(options.kernels, team, &tuning),
       device(open_device(options.device, cpu)),
-      memory(memory_budget(options, device.get())) {}
+      memory(memory_budget(options, device.get())),
+      one_rank(options.processes != nullptr) {}
 
 Machine Runtime::machine(size_t bytes) {
   Backend& used = backend();
@@ -79,7 +83,8 @@ Machine Runtime::machine(size_t bytes) {
           .activations = used.default_activations(),
           .operations_bytes = [&used](const OperationLimits& limits) { return used.operations_bytes(limits); },
           .reads_experts = used.reads_experts(),
-          .own_memory = used.own_memory().has_value()};
+          .own_memory = used.own_memory().has_value(),
+          .one_rank = one_rank};
 }
 
 Model read_model(const Checkpoint& checkpoint) {

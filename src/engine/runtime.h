@@ -19,7 +19,7 @@
 namespace quire {
 
 struct Runtime {
-  // Takes threads, kernels, device, gpu_memory_utilization and memory_bytes of the options. Throws Error: an option is invalid, the CPU lacks the kernels,
+  // Takes threads, kernels, device, gpu_memory_utilization, memory_bytes and processes of the options. Throws Error: an option is invalid, the CPU lacks the kernels,
   // or less memory is free than asked for.
   explicit Runtime(const EngineOptions& options);
 
@@ -28,6 +28,8 @@ struct Runtime {
   CpuBackend cpu;
   std::unique_ptr<Backend> device;  // computes in place of the CPU, for models that are loaded afterwards; null: none
   MemoryBudget memory;              // weights, caches, activations and all else that is allocated from now on
+
+  const bool one_rank;  // EngineOptions::processes: other ranks are processes of their own
 
   Backend& backend() { return device ? *device : cpu; }
   // What plan_memory() must know of it, for a model that may take so many bytes.

@@ -114,6 +114,14 @@ CacheLayout CacheLayout::of_all_ranks(int ranks) const {
   return all;
 }
 
+CacheLayout CacheLayout::of_largest_rank(int ranks) const {
+  CacheLayout largest = of_rank(0, ranks);
+  for (int rank = 1; rank < ranks; ++rank) {
+    if (CacheLayout other = of_rank(rank, ranks); other.unit_bytes_ > largest.unit_bytes_) largest = std::move(other);
+  }
+  return largest;
+}
+
 size_t CacheLayout::sequence_units(int tokens, int rows) const {
   const int all = tokens / kPageTokens + (tokens % kPageTokens != 0);
   size_t total = 0;

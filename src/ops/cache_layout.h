@@ -72,6 +72,8 @@ class CacheLayout {
   CacheLayout of_rank(int rank, int ranks) const;
   // For counting memory: a unit's and a state's bytes are those of all ranks together.
   CacheLayout of_all_ranks(int ranks) const;
+  // Of the rank whose unit is the largest.
+  CacheLayout of_largest_rank(int ranks) const;
   // Everything that the bytes of a unit or a state depend on, as text: for the keys of persisted pages.
   std::string identity() const;
 

@@ -6,6 +6,7 @@
 // the bits are those of one rank.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -29,6 +30,11 @@ constexpr Share share_of(int units, int rank, int ranks) {
 struct SharedColumns {
   Rows y;
   int units, width;
+
+  // The columns of these units.
+  Share columns_of(Share share) const {
+    return {std::min(share.begin * width, y.cols), std::min(share.end * width, y.cols)};
+  }
 };
 
 // What a rank has received.

@@ -21,11 +21,6 @@ int threads_of(std::span<Team* const> teams) {
   return threads;
 }
 
-// The columns of y that a share has.
-Share columns_of(const SharedColumns& part, Share share) {
-  return {std::min(share.begin * part.width, part.y.cols), std::min(share.end * part.width, part.y.cols)};
-}
-
 }  // namespace
 
 void RankBarrier::wait() {
@@ -76,7 +71,7 @@ class LocalRanks::Rank final : public Communicator {
   void copy_from_others(int rows) {
     size_t bytes = 0;
     for (const SharedColumns& part : parts_) {
-      const int own = columns_of(part, share(part.units)).size();
+      const int own = part.columns_of(share(part.units)).size();
       bytes += static_cast<size_t>(part.y.cols - own) * static_cast<size_t>(rows) * sizeof(float);
     }
     counts_.bytes += bytes;
@@ -92,7 +87,7 @@ class LocalRanks::Rank final : public Communicator {
       const std::span<const SharedColumns> theirs = all_.ranks_[static_cast<size_t>(rank)]->parts_;
       assert(theirs.size() == parts_.size());
       for (size_t i = 0; i < parts_.size(); ++i) {
-        const Share columns = columns_of(parts_[i], share_of(parts_[i].units, rank, ranks()));
+        const Share columns = parts_[i].columns_of(share_of(parts_[i].units, rank, ranks()));
         if (columns.size() == 0) continue;
         const Rows to = parts_[i].y.columns(columns.begin, columns.size()),
                    from = theirs[i].y.columns(columns.begin, columns.size());

@@ -155,7 +155,7 @@ std::span<float> ModelBench::compute(const ForwardInput& step) {
   return output.logits;
 }
 
-GatherCounts ModelBench::gather_counts() const { return model_.ranks ? model_.ranks->gathered() : GatherCounts(); }
+GatherCounts ModelBench::gather_counts() const { return model_.gathered(); }
 
 void ModelBench::profile_step(const ForwardInput& step, BenchProfile& profile) {
   model_.decoder()->profile(&profile.operations);

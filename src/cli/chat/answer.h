@@ -20,7 +20,8 @@ struct StreamedAnswer {
   bool looped = false;       // cut because it repeated itself; `finish` is then kStop
 
   bool failed() const {
-    return finish == FinishReason::kError || finish == FinishReason::kRefused || finish == FinishReason::kDeadEnd;
+    return finish == FinishReason::kError || finish == FinishReason::kLost || finish == FinishReason::kRefused ||
+           finish == FinishReason::kDeadEnd;
   }
 };
 

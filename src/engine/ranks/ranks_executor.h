@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "engine/ranks/rank_group.h"
+#include "engine/ranks/rank_parts.h"
 #include "engine/step/executor.h"
 #include "engine/step/local_executor.h"
-#include "ops/cache_layout.h"
 
 namespace quire {
 
@@ -34,12 +34,8 @@ class RanksExecutor final : public Executor {
   void write(const CachePlace& place, std::span<const std::byte> bytes) override;
 
  private:
-  // Calls f(rank, place in its cache, where its bytes are among those of `place`) for what each rank has of a unit.
-  template <class F>
-  void for_each_part(const CachePlace& place, F f) const;
-
   RankGroup& group_;
-  const CacheLayout layout_;
+  const RankParts parts_;
   std::vector<std::unique_ptr<LocalExecutor>> executors_;  // by rank
   std::vector<std::byte> read_;
 };

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "engine/step/forward.h"
 #include "ops/cache_memory.h"
@@ -24,6 +25,9 @@ class Executor {
   // The bytes are valid until the next call of any function.
   virtual std::span<const std::byte> read(const CachePlace& place) = 0;
   virtual void write(const CachePlace& place, std::span<const std::byte> bytes) = 0;
+
+  // Why it can carry out nothing any more, whatever it is asked; empty: it can.
+  virtual std::string_view lost() const { return {}; }
 };
 
 }  // namespace quire

@@ -18,10 +18,8 @@ auto value_of(const Names& names, const std::string& name, const char* field) {
   return *value;
 }
 
-std::unique_ptr<Executor> make_executor(const Model& model, const CacheShape& shape, Runtime& runtime,
-                                        Activations activations, const DecoderLimits& limits, RankGroup* ranks) {
-  if (ranks) return std::make_unique<RanksExecutor>(model.config, model.weights, shape, *ranks, activations, limits);
-  return std::make_unique<LocalExecutor>(model.config, model.weights, shape, runtime.backend(), activations, limits);
+Activations activations_of(const RecordingHeader& header) {
+  return value_of(kActivationsNames, header.activations, "activations");
 }
 
 int drafted_rows(const ForwardInput& input) {
@@ -32,14 +30,30 @@ int drafted_rows(const ForwardInput& input) {
 
 }  // namespace
 
-Replay::Replay(const RecordingHeader& header, const Model& model, Runtime& runtime, int ranks)
+Replay::Replay(const RecordingHeader& header, const Model& model)
     : header_(header),
       config_(model.config),
-      layout_(cache_layout(model.config, value_of(kKvTypeNames, header.kv_cache_dtype, "kv_cache_dtype"))),
-      ranks_(ranks > 1 ? std::make_unique<RankGroup>(runtime.cpu, ranks, runtime.team.size()) : nullptr),
-      executor_(make_executor(model, {layout_, header.units, header.states}, runtime,
-                              value_of(kActivationsNames, header.activations, "activations"), header.limits,
-                              ranks_.get())) {}
+      layout_(cache_layout(model.config, value_of(kKvTypeNames, header.kv_cache_dtype, "kv_cache_dtype"))) {}
+
+Replay::Replay(const RecordingHeader& header, const Model& model, Runtime& runtime, int ranks) : Replay(header, model) {
+  const CacheShape shape{layout_, header.units, header.states};
+  if (ranks > 1) {
+    ranks_ = std::make_unique<RankGroup>(runtime.cpu, ranks, runtime.team.size());
+    executor_ = std::make_unique<RanksExecutor>(model.config, model.weights, shape, *ranks_, activations_of(header),
+                                                header.limits);
+  } else {
+    executor_ = std::make_unique<LocalExecutor>(model.config, model.weights, shape, runtime.backend(),
+                                                activations_of(header), header.limits);
+  }
+}
+
+Replay::Replay(const RecordingHeader& header, const Model& model, Runtime& runtime, ProcessGroup& processes,
+               double patience)
+    : Replay(header, model) {
+  executor_ = std::make_unique<ProcessesExecutor>(processes, patience, model.config, model.weights,
+                                                  CacheShape{layout_, header.units, header.states}, runtime.cpu,
+                                                  runtime.team, activations_of(header), header.limits);
+}
 
 void Replay::check(SequenceId sequence, const Span& span) const {
   const auto refuse = [&](const char* what) {

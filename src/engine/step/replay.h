@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/ranks/processes_executor.h"
 #include "engine/ranks/rank_group.h"
 #include "engine/runtime.h"
 #include "engine/step/executor.h"
@@ -27,6 +28,11 @@ class Replay {
   // With a cache of its own, of the recorded size. The arguments must outlive it. ranks: that compute; more than one on the
   // processor only. Throws Error if the memory is short.
   Replay(const RecordingHeader& header, const Model& model, Runtime& runtime, int ranks = 1);
+  // With ranks that are processes. Those other than rank 0 follow().
+  Replay(const RecordingHeader& header, const Model& model, Runtime& runtime, ProcessGroup& processes, double patience);
+
+  // Computes what rank 0 replays. Throws Error: a rank is gone.
+  void follow() { static_cast<ProcessesExecutor&>(*executor_).follow(); }
 
   // Returns the first row that differs. Throws Error if the step does not fit the model or the header.
   std::optional<ReplayDifference> run(const RecordedStep& step);
@@ -35,6 +41,7 @@ class Replay {
   uint64_t logits() const { return logits_; }  // compared so far
 
  private:
+  Replay(const RecordingHeader& header, const Model& model);
   void check(const RecordedStep& step) const;
   void check(SequenceId sequence, const Span& span) const;
 

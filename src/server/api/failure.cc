@@ -41,10 +41,19 @@ ApiError large_answer_error(size_t limit) {
           "request_too_large"};
 }
 
+// A supervisor starts the server again (docs/scale.md); loading the model takes at least this long.
+ApiError lost_error(const std::string& why) {
+  ApiError error(503, "what computes is gone, and the server stops: " + why, "server_error", {}, "engine_lost");
+  error.retry_after = 5;
+  return error;
+}
+
 std::optional<ApiError> failure_of(const Output& output) {
   switch (output.finish) {
     case FinishReason::kError:
       return ApiError(500, output.error.empty() ? "the engine failed" : output.error, "server_error");
+    case FinishReason::kLost:
+      return lost_error(output.error);
     case FinishReason::kRefused:
       return ApiError(400, output.error, "invalid_request_error", {}, "structured_output_refused");
     case FinishReason::kDeadEnd:

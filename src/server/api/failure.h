@@ -13,9 +13,10 @@ namespace quire {
 // Nothing: the output does not end an answer, or ends it well.
 std::optional<ApiError> failure_of(const Output& output);
 
-ApiError timeout_error();     // 504
-ApiError stopping_error();    // 503
-ApiError overloaded_error();  // 503: the budget for replies is used up
+ApiError timeout_error();                     // 504
+ApiError stopping_error();                    // 503
+ApiError overloaded_error();                  // 503: the budget for replies is used up
+ApiError lost_error(const std::string& why);  // 503: FinishReason::kLost
 
 // 503: the model cannot be loaded, and why.
 ApiError load_error(const std::string& model, const std::exception_ptr& failure);

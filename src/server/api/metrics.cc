@@ -163,6 +163,7 @@ std::string_view finished_reason(FinishReason reason) {
     case FinishReason::kRefused:
       return "refused";
     case FinishReason::kError:
+    case FinishReason::kLost:
       return "error";
     case FinishReason::kTimeout:
       return "timeout";
@@ -210,7 +211,7 @@ struct ModelMetrics::Series {
         &histogram("request_generation_tokens", "Generated tokens of each answer.", one_two_five(info.max_model_len));
     for (const auto reason :
          {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled, FinishReason::kTimeout,
-          FinishReason::kDeadEnd, FinishReason::kRefused, FinishReason::kError}) {
+          FinishReason::kDeadEnd, FinishReason::kRefused, FinishReason::kError, FinishReason::kLost}) {
       ended[static_cast<size_t>(reason)] = &counter("request_success_total", "Ended answers.",
                                                     {{"finished_reason", std::string(finished_reason(reason))}});
     }
@@ -267,7 +268,7 @@ struct ModelMetrics::Series {
   const std::string prefix;
   const Labels labels;
   prometheus::Counter *prompt_tokens, *generation_tokens, *rejected;
-  std::array<prometheus::Counter*, static_cast<size_t>(FinishReason::kError) + 1> ended{};  // none for kNone
+  std::array<prometheus::Counter*, static_cast<size_t>(FinishReason::kLost) + 1> ended{};  // none for kNone
   prometheus::Histogram *first_token, *next_token, *per_token, *whole, *queue, *prefill, *decode, *inference,
       *prompt_length, *answer_length;
   prometheus::Gauge* loaded;

@@ -49,7 +49,8 @@ void describe(RequestSpan& span, std::span<const Request> requests, std::string_
 void note_end(RequestSpan& span, const Output& output) {
   const Usage& usage = output.usage;
   span.accepted_tokens += usage.accepted_tokens;
-  span.failed |= output.finish == FinishReason::kError || output.finish == FinishReason::kTimeout;
+  span.failed |= output.finish == FinishReason::kError || output.finish == FinishReason::kLost ||
+                 output.finish == FinishReason::kTimeout;
   if (span.finish_reasons.size() < RequestSpan::kMostReasons)
     span.finish_reasons.emplace_back(finished_reason(output.finish));
   // Of several choices, the latest counts: the request waits for it.
