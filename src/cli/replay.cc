@@ -6,10 +6,14 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/files/checksum.h"
+#include "base/files/mapped_file.h"
 #include "base/text/quote.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"
+#include "cli/flags/process_flags.h"
 #include "cli/terminal/progress.h"
+#include "engine/ranks/agreement.h"
 #include "engine/step/replay.h"
 #include "kernels/kernels.h"
 #include "model/registry.h"
@@ -20,6 +24,7 @@ namespace {
 struct ReplayOptions {
   std::string file;
   EngineOptions engine;
+  ProcessFlags processes;
 };
 
 std::string text_of(const Model& model, TokenId token) {
@@ -27,20 +32,28 @@ std::string text_of(const Model& model, TokenId token) {
   return fmt::format("{} {}", token, quote(model.text.tokenizer->token_bytes(token)));
 }
 
-void run_replay(const ReplayOptions& o) {
+void run_replay(ReplayOptions o) {
+  const bool follows = connect_processes(o.processes, o.engine);
   RecordingReader reader(o.file);
   const RecordingHeader& header = reader.header();
   const std::string name = o.engine.model.empty() ? header.model : o.engine.model;
   Progress progress;
-  progress.stage("loading " + name);
+  if (!follows) progress.stage("loading " + name);
   Runtime runtime(o.engine);
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(name));
   Model model = read_model(checkpoint);
   if (model_identity(checkpoint, model.config, header.activations) != header.identity)
     throw invalid("{} was recorded with another model or version than {}; name its model with -m", o.file, quote(name));
+  ProcessGroup* const processes = o.engine.processes.get();
+  if (processes) {
+    require_same(*processes, {{"kernels", std::string(runtime.backend().name())},
+                              {"recording", fmt::format("{:016x}", checksum(MappedFile(o.file).bytes()))}});
+  }
   model.weights =
       load_weights(checkpoint, model.config, runtime.backend(), runtime.team, {.memory = runtime.memory.left()});
-  Replay replay(header, model, runtime, o.engine.tensor_parallel_size);
+  Replay replay = processes ? Replay(header, model, runtime, *processes, o.engine.rank_timeout)
+                            : Replay(header, model, runtime, o.engine.tensor_parallel_size);
+  if (follows) return replay.follow();
   progress.stage("computing the steps again");
   int steps = 0;
   while (const auto step = reader.next()) {
@@ -79,6 +92,7 @@ void add_replay_command(CLI::App& app) {
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   add_ranks_option(*command, o->engine.tensor_parallel_size);
+  add_process_options(*command, o->processes, o->engine);
   add_kernels_option(*command, o->engine.kernels);
   command->callback([o] { run_replay(*o); });
 }

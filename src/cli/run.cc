@@ -23,6 +23,7 @@
 #include "cli/flags/engine_options.h"
 #include "cli/memory/memory_table.h"
 #include "cli/terminal/load_progress.h"
+#include "engine/ranks/follow.h"
 #include "model/registry.h"
 #include "server/api/answer/chat_format.h"
 #include "server/endpoints/chat.h"
@@ -220,6 +221,7 @@ void run(RunOptions options) {
   }
   if (options.engine.adapters.size() > 1)
     throw CLI::ValidationError("--lora", "may be given once: one adapter answers");
+  if (connect_processes(options.processes, options.engine)) return follow(options.engine);
   const std::string adapter = options.engine.adapters.empty() ? "" : options.engine.adapters.front().name;
   const Constraint constraint = compile_constraint(options.constraint);
   const Input input = read_input(options);
@@ -303,6 +305,7 @@ void add_run_command(CLI::App& app) {
   for (CLI::Option* option : add_constraint_flags(*command, o.constraint))
     option->excludes(command->get_option("--ignore-eos"));
   add_engine_options(*command, o.engine);
+  add_process_options(*command, o.processes, o.engine);
   add_chat_template_options(*command, o.engine);
   command->footer(
       "Without -p and --messages, run reads the prompt from standard input, without its last newline. With -p, what is "

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/flags/constraint_flags.h"
+#include "cli/flags/process_flags.h"
 #include "cli/flags/sampling_flags.h"
 #include "quire/engine.h"
 
@@ -14,6 +15,7 @@ inline constexpr int kRunMaxTokens = 512;  // for an answer, unless -n says othe
 
 struct RunOptions {
   EngineOptions engine{.model = {}, .max_num_seqs = 1};
+  ProcessFlags processes;
   std::optional<std::string> prompt, system;
   std::string messages_file;  // "-": standard input
   SamplingFlags sampling;

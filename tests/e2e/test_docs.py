@@ -24,7 +24,7 @@ def test_documented_flags_exist():
     for script in [[ROOT / "dev"], *([sys.executable, script] for script in (ROOT / "scripts").glob("*.py") if "argparse" in script.read_text())]:
         known |= set(FLAG.findall(subprocess.run([*script, "--help"], capture_output=True, text=True, check=True).stdout))
     assert {"--max-num-seqs", "--kernel-sets", "--shared-prefix", "--minutes"} <= known
-    known |= {"--install", "--now", "--unix-socket", "--gtest", "--no-build-isolation", "--ignore-missing", "--purge"}  # of cmake, systemctl, curl, GoogleTest, pip, sha256sum, dpkg
+    known |= {"--install", "--now", "--unix-socket", "--gtest", "--no-build-isolation", "--ignore-missing", "--purge", "--map-by", "--bind-to", "--mca"}  # of cmake, systemctl, curl, GoogleTest, pip, sha256sum, dpkg, mpirun
     known |= {"--policy", "--worker-urls", "--kv-event-model", "--kv-event-source", "--health-check-interval-secs", "--health-failure-threshold"}  # of routers
     known |= {"--health-success-threshold", "--set"}  # likewise, and of helm
     for document in DOCUMENTS:

@@ -9,6 +9,8 @@
 #include "cli/bench/report.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"
+#include "cli/flags/process_flags.h"
+#include "engine/ranks/follow.h"
 #include "model/adapter/random_adapter.h"
 
 namespace quire {
@@ -16,6 +18,7 @@ namespace {
 
 struct BenchOptions {
   EngineOptions engine;
+  ProcessFlags processes;
   std::vector<int> prompts = {512}, generate = {128}, depths = {0}, batches = {1};
   int repetitions = 5, adapters = 0, adapter_rank = 16;
   bool profile = false, quality = false, json = false;
@@ -56,7 +59,8 @@ std::vector<Adapter> random_adapters(LoadedModel& model, const BenchOptions& o) 
   return adapters;
 }
 
-void measure_speed(const BenchOptions& o, std::vector<BenchTest> tests, Progress& progress, BenchReport& report) {
+void measure_speed(const BenchOptions& o, bool follows, std::vector<BenchTest> tests, Progress& progress,
+                   BenchReport& report) {
   EngineOptions engine = o.engine;
   engine.max_num_seqs = *std::max_element(o.batches.begin(), o.batches.end());
   engine.max_num_batched_tokens = std::max(engine.max_num_batched_tokens, engine.max_num_seqs);
@@ -67,6 +71,7 @@ void measure_speed(const BenchOptions& o, std::vector<BenchTest> tests, Progress
     engine.max_adapters = o.adapters;
     engine.max_adapter_rank = o.adapter_rank;
   }
+  if (follows) return follow(engine);
   progress.stage("loading " + engine.model);
   LoadedModel model(engine);
   if (!model.info.generates) {
@@ -82,16 +87,20 @@ void measure_speed(const BenchOptions& o, std::vector<BenchTest> tests, Progress
   report.empty_loop = bench.empty_loop_seconds();
 }
 
-void run_bench(const BenchOptions& o) {
+void run_bench(BenchOptions o) {
+  const bool follows = connect_processes(o.processes, o.engine);
+  if (o.engine.processes && (o.quality || o.adapters > 0))
+    throw unsupported("--quality and --adapters work in one process only; use --ranks threads");
   const std::vector<BenchTest> tests = tests_of(o);
   if (o.quality && o.text.empty()) throw CLI::RequiredError("--text (for --quality)");
   if (tests.empty() && !o.quality) throw invalid("-p 0 -n 0 leaves nothing to measure; add --quality or give lengths");
   BenchReport report;
   {
     Progress progress;
-    if (!tests.empty()) measure_speed(o, tests, progress, report);
+    if (!tests.empty()) measure_speed(o, follows, tests, progress, report);
     if (o.quality) report.quality = measure_quality(o.engine, o.text, o.quality_tokens, progress);
   }
+  if (follows) return;
   if (o.json)
     std::printf("%s\n", to_json(report).dump(2).c_str());
   else
@@ -105,6 +114,7 @@ void add_bench_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("bench", "Measure prefill and decode speed, and compare it with the limits of this machine");
   add_model_options(*command, o->engine);
+  add_process_options(*command, o->processes, o->engine);
   command->get_option("--model")->required(false);  // subcommands have their own, or none
   const auto list = [&](const char* name, std::vector<int>& values, const char* help, int least) {
     command->add_option(name, values, help)->delimiter(',')->check(CLI::Range(least, 1 << 24))->capture_default_str();

@@ -13,19 +13,24 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "cli/flags/choice_flag.h"
 #include "cli/flags/engine_options.h"
+#include "cli/flags/process_flags.h"
 #include "cli/hub/model_names.h"
 #include "cli/memory/request_memory.h"
 #include "cli/serve/loading.h"
 #include "cli/serve/model_orders.h"
 #include "engine/memory_plan.h"
+#include "engine/ranks/follow.h"
 #include "engine/runtime.h"
 #include "model/checkpoint.h"
 #include "model/registry.h"
@@ -44,6 +49,7 @@ constexpr double kMostQueuedBytes = 1ull << 40;
 struct ServeFlags {
   ModelFlags models;
   EngineOptions engine;
+  ProcessFlags processes;
   ServerOptions server;
   size_t request_memory = 0, max_file_bytes = size_t{512} << 20, max_files_bytes = size_t{16} << 30;
   double timeout = 0, grace = 30, header_timeout = 10, body_timeout = 60, write_timeout = 60, idle_timeout = 75,
@@ -125,14 +131,45 @@ KvEventOptions kv_event_options(const ServeFlags& flags) {
   return options;
 }
 
+// When what computes is gone, requests have been told, and the server ends, so that a supervisor starts it again.
+class EngineLoss {
+ public:
+  explicit EngineLoss(Server& server) : server_(&server) {}
+
+  // On the engine's thread.
+  void happens(std::string_view why) {
+    const std::lock_guard lock(mutex_);
+    spdlog::critical("{}", why);
+    why_ = why;
+    if (server_) server_->stop();
+  }
+  void server_ends() {
+    const std::lock_guard lock(mutex_);
+    server_ = nullptr;
+  }
+  void rethrow() {
+    const std::lock_guard lock(mutex_);
+    if (!why_.empty()) throw no_resource("{}", why_);
+  }
+
+ private:
+  std::mutex mutex_;
+  Server* server_;
+  std::string why_;
+};
+
 void serve(ServeFlags flags) {
   ServerOptions& options = flags.server;
   options.max_running = flags.engine.max_num_seqs;
   options.max_file_bytes = flags.max_file_bytes;
   options.max_files_bytes = flags.max_files_bytes;
   reserve_request_memory(flags.request_memory, options, flags.engine);
+  const bool follows = connect_processes(flags.processes, flags.engine);
   std::vector<ModelOrder> orders = read_model_orders(flags.models, flags.engine, flags.offline);
   const bool single = is_single(orders);
+  if (flags.engine.processes && !single)
+    throw CLI::ValidationError("-m", "names several models; several processes (--ranks mpi) serve one");
+  if (follows) return follow(orders.front().engine);
   if (orders.size() > 1 && !options.model_names.empty())
     throw CLI::ValidationError("--served-model-name", "names one model; with several, use -m NAME=MODEL");
   if (orders.size() > 1 && !flags.engine.adapters.empty())
@@ -171,8 +208,11 @@ void serve(ServeFlags flags) {
   auto server = std::make_unique<Server>(options);
   server->obey_signals();
   spdlog::info("listening at {}, loading {}", fmt::join(server->urls(), ", "), orders.front().engine.model);
+  EngineLoss loss(*server);
+  orders.front().engine.on_lost = [&loss](std::string_view why) { loss.happens(why); };
   Loading loading(std::move(orders), flags.engine, *server);
   server->run();
+  loss.server_ends();
   if (loading.busy()) {
     // Loading cannot be interrupted, and there is nothing to save.
     log.reset();
@@ -183,6 +223,7 @@ void serve(ServeFlags flags) {
   block_ends();
   server.reset();  // before the engine
   loading.rethrow_failure();
+  loss.rethrow();
 }
 
 }  // namespace
@@ -263,6 +304,7 @@ void add_serve_command(CLI::App& app) {
       ->check(CLI::IsMember(reasoning_parser_names()).description(""));
 
   add_engine_options(*command, flags->engine);
+  add_process_options(*command, flags->processes, flags->engine);
   command->remove_option(command->get_option("--model"));
   add_model_flags(*command, flags->models);
   add_chat_template_options(*command, flags->engine);
