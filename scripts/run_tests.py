@@ -24,6 +24,13 @@ ROOT = Path(__file__).resolve().parent.parent
 # Programs whose threads wait for each other all the time: beside another program they take several times as long.
 ALONE = {"unit_engine"}
 
+# Under sanitizers, by the preset's name: what would take minutes and shows little that the rest does not. ThreadSanitizer is
+# for suites in which threads meet; kernels with trapped tile instructions are those of unit_kernels.
+PARTS = {
+    "asan": {"unit_amx": "TileInstructions*:Packing*:SelfCheck*:FencedMemory*"},
+    "tsan": {"unit_engine": "-All/Kinds*:KernelSets*:Exactness.*:OutOfMemory*:Recordings*:Kinds/*"},
+}
+
 ENGINE_SUITES = "Exactness.*:EqualityUnderLoad*:All/Kinds*:All/Drafters*:DrafterErrors*:Windows*:PageCache*:PrefixCache*:Engine.*:Constraint*:Embeddings*:PromptLogprobs*:Adapters*:ExpertMemory.*"
 
 # Suites that run once more with --again, in another environment: (program, name, environment, --gtest_filter).
@@ -144,7 +151,8 @@ def main():
         return not stamp.exists() or stamp.stat().st_mtime < program.stat().st_mtime
 
     programs = [p for kind in arguments.kinds.split(",") for p in sorted((arguments.build / "tests").glob(f"{kind}_*")) if os.access(p, os.X_OK) and p.is_file()]
-    jobs = [(p.name, lambda p=p: run_gtest(p, arguments.timeout)) for p in programs]
+    parts = PARTS.get(arguments.build.name, {})
+    jobs = [(p.name, lambda p=p: run_gtest(p, arguments.timeout, pattern=parts.get(p.name, "*"))) for p in programs]
     if arguments.changed:
         programs = [p for p in programs if has_changed(p)]
         jobs = [job for job in jobs if any(job[0] == p.name for p in programs)]
