@@ -24,10 +24,7 @@ constexpr int kWarmupTokens = 16;  // answer length: enough for prefill, decode 
 class LoadRun {
  public:
   LoadRun(const Workload& workload, LoadOptions& options, std::function<void(int, int)> progress)
-      : workload_(workload),
-        options_(options),
-        progress_(std::move(progress)),
-        ticker_(io_) {
+      : workload_(workload), options_(options), progress_(std::move(progress)), ticker_(io_) {
     const auto timeout = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.timeout));
     for (const std::string& url : options.urls)
       clients_.push_back(std::make_unique<LoadClient>(io_, parse_server_url(url), options.api_key, timeout));

@@ -112,13 +112,15 @@ void measure_server(ServeBenchFlags& f) {
   const LoadReport report =
       summarize(records, parse_service_level(f.slo), declared_cache(f, workload), workload.shared_prefix);
   if (f.json) {
-    nlohmann::ordered_json json = {
-        {"url", fmt::format("{}", fmt::join(f.load.urls, ","))}, {"model", f.load.model}, {"load", describe(f, workload)}, {"seed", f.workload.seed}};
+    nlohmann::ordered_json json = {{"url", fmt::format("{}", fmt::join(f.load.urls, ","))},
+                                   {"model", f.load.model},
+                                   {"load", describe(f, workload)},
+                                   {"seed", f.workload.seed}};
     json.update(to_json(report));
     std::printf("%s\n", json.dump(2).c_str());
   } else {
-    std::printf("%s at %s: %s\n\n%s", f.load.model.c_str(), fmt::format("{}", fmt::join(f.load.urls, ", ")).c_str(), describe(f, workload).c_str(),
-                to_text(report).c_str());
+    std::printf("%s at %s: %s\n\n%s", f.load.model.c_str(), fmt::format("{}", fmt::join(f.load.urls, ", ")).c_str(),
+                describe(f, workload).c_str(), to_text(report).c_str());
   }
   std::fflush(stdout);
   if (!f.samples.empty()) write_samples(samples, f.samples, records);
@@ -182,9 +184,10 @@ void add_bench_serve_command(CLI::App& bench) {
       ->each([f](const std::string&) { f->seed_given = true; })
       ->group(group);
 
-  add_trace_flags(*command, f->workload, "Trace",
-                  "take lengths from this file, and arrival times unless --rate or --concurrency is given: Azure's CSV or "
-                  "Mooncake's JSON lines");
+  add_trace_flags(
+      *command, f->workload, "Trace",
+      "take lengths from this file, and arrival times unless --rate or --concurrency is given: Azure's CSV or "
+      "Mooncake's JSON lines");
 
   group = "Cache";
   add("--shared-prefix", f->workload.shared_prefix,

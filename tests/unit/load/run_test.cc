@@ -67,9 +67,7 @@ LoadReport measure(std::vector<std::string> urls, const Load& load) {
   return summarize(records, parse_service_level(load.slo), load.declared, load.shared_prefix);
 }
 
-LoadReport measure(const ScriptedServer& server, const Load& load) {
-  return measure(std::vector{server.url()}, load);
-}
+LoadReport measure(const ScriptedServer& server, const Load& load) { return measure(std::vector{server.url()}, load); }
 
 struct ServerSide {
   Spread ttft, itl;
