@@ -39,14 +39,15 @@ struct LoadedModel {
   std::string identity;        // everything its results depend on besides its input; empty unless an option needs it
   std::string cache_identity;  // likewise of the bytes of a cached unit
   Adapters adapters;
-  std::unique_ptr<RankGroup> rank_group;        // nullptr: one rank; what computes has memory of its backends
+  std::unique_ptr<RankGroup> rank_group;  // nullptr: one rank; what computes has memory of its backends
+  // One of `local`, `ranks`, `processes` and `remote` computes; the others are nullptr. What drafters compute has memory of
+  // this one's backend.
+  std::unique_ptr<ProcessesExecutor> processes;
   std::unique_ptr<TextDrafters> text_drafters;  // nullptr: no speculation
   std::unique_ptr<DraftModel> draft_model;      // nullptr: no drafter computes
   CacheShape cache;
-  // One of them computes; the others are nullptr.
   std::unique_ptr<LocalExecutor> local;
   std::unique_ptr<RanksExecutor> ranks;
-  std::unique_ptr<ProcessesExecutor> processes;
   std::unique_ptr<Executor> remote;
   Executor& executor() const;
   // Has `other` compute from now on.
