@@ -250,7 +250,7 @@ def test_a_group_that_is_started_again_goes_on(model, tmp_path):
 # mpirun sends SIGTERM to all ranks; those other than rank 0 leave the end to it.
 def test_mpirun_can_be_asked_to_end(model):
     with group(3, model, launcher=["--mca", "odls_base_sigkill_timeout", "4"]) as running, concurrent.futures.ThreadPoolExecutor() as clients:
-        answer = clients.submit(running.complete, 400)
+        answer = clients.submit(running.complete, 100)
         time.sleep(0.2)
         os.kill(running.process.pid, signal.SIGTERM)
         assert answer.result()[0] == 200
