@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 
 QUIRE = Path("build/release/quire")
+# Shown as, and where both reports have it.
+FIGURES = [("TTFT p50", "ttft", "p50"), ("TTFT p95", "ttft", "p95"), ("TPOT p50", "tpot", "p50"), ("TPOT p95", "tpot", "p95"), ("e2e mean", "e2e", "mean")]
 
 
 def free_port():
@@ -51,13 +53,7 @@ def measured(arguments, load):
         urls = start(stack, arguments, arguments.replicas)
         command = [QUIRE, "bench", "serve", "--url", ",".join(urls), *load, "--input", str(arguments.prompt), "--cache", "any", "--json"]
         report = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-    return {
-        "TTFT p50": report["ttft_ms"]["p50"],
-        "TTFT p95": report["ttft_ms"]["p95"],
-        "TPOT p50": report["tpot_ms"]["p50"],
-        "TPOT p95": report["tpot_ms"]["p95"],
-        "e2e mean": report["e2e_ms"]["mean"],
-    }
+    return {name: report[f"{what}_ms"][of] for name, what, of in FIGURES}
 
 
 def forecast(arguments, load):
@@ -67,13 +63,7 @@ def forecast(arguments, load):
         command = [QUIRE, "plan", arguments.model, "-t", str(arguments.threads), "--cluster", file.name, *load, "--prompt", str(arguments.prompt), "--json"]
         runs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(arguments.replicas)]
         clusters = [json.loads(run.communicate()[0])["clusters"][0] for run in runs]
-    return {
-        "TTFT p50": median(c["ttft"]["p50_ms"] for c in clusters),
-        "TTFT p95": median(c["ttft"]["p95_ms"] for c in clusters),
-        "TPOT p50": median(c["tpot"]["p50_ms"] for c in clusters),
-        "TPOT p95": median(c["tpot"]["p95_ms"] for c in clusters),
-        "e2e mean": median(c["e2e"]["mean_ms"] for c in clusters),
-    }
+    return {name: median(c[what][f"{of}_ms"] for c in clusters) for name, what, of in FIGURES}
 
 
 def main():

@@ -144,7 +144,7 @@ class Simulation {
         .request = request, .prompt = r.input_tokens + 1, .answer = r.output_tokens - 1, .received = r.input_tokens};
     const std::span<const int> decoders = loads(spec_.replicas, spec_.decoders);
     const auto place = static_cast<int>(std::ranges::min_element(decoders) - decoders.begin());
-    send(request, spec_.replicas + place, spec_.network.seconds(inputs_.page_bytes * r.input_tokens));
+    send(request, spec_.replicas + place, spec_.network.seconds(inputs_.token_bytes * r.input_tokens));
   }
 
   const ClusterSpec& spec_;

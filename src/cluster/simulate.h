@@ -30,7 +30,7 @@ struct SimulationResult {
 struct SimulationInputs {
   const Workload& workload;  // by time; a prompt and its answer fit the cache
   StepSeconds step;          // seconds of a step on one replica, with all its ranks
-  double page_bytes = 0;     // of the KV cache for each token, which a prompt's pages take on the network
+  double token_bytes = 0;    // of the KV cache: what a token of a prompt takes on the network
   int page_tokens = 16;      // that the simulation counts pages in
 };
 

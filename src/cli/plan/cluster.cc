@@ -206,7 +206,7 @@ void run_cluster(const ClusterOptions& o, const PlanReport& plan, const PlannedM
         simulate_cluster(spec, {.workload = workload,
                                 .step = with_ranks(one, rank_exchange(config, spec.ranks), spec.ranks,
                                                    spec.rank_link.latency, spec.rank_link.bandwidth),
-                                .page_bytes = plan.plan.memory.cache_per_token,
+                                .token_bytes = plan.plan.memory.cache_per_token,
                                 .page_tokens = page_tokens});
     clusters.push_back({spec, outcome_of(result, workload, level, plan.request.price_per_hour * spec.machines())});
   }

@@ -26,8 +26,8 @@ Workload load_of(std::vector<PlannedRequest> requests, int shared_prefix = 0) {
   return workload;
 }
 
-SimulationResult simulated(const ClusterSpec& spec, const Workload& workload, double page_bytes = 0) {
-  return simulate_cluster(spec, {.workload = workload, .step = step_of_rows, .page_bytes = page_bytes});
+SimulationResult simulated(const ClusterSpec& spec, const Workload& workload, double token_bytes = 0) {
+  return simulate_cluster(spec, {.workload = workload, .step = step_of_rows, .token_bytes = token_bytes});
 }
 
 TEST(SimulatedCluster, ComputesARequestStepByStep) {
