@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <vector>
 
 #include "base/error.h"
@@ -12,6 +11,7 @@
 #include "cli/figure/charts.h"
 #include "cli/flags/parsed_by.h"
 #include "cli/flags/workload_flags.h"
+#include "cli/plan/svg.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
 #include "cluster/cluster_file.h"
@@ -211,12 +211,7 @@ void run_cluster(const ClusterOptions& o, const PlanReport& plan, const PlannedM
     clusters.push_back({spec, outcome_of(result, workload, level, plan.request.price_per_hour * spec.machines())});
   }
   progress.clear();
-  if (!o.svg.empty()) {
-    std::ofstream out(o.svg, std::ios::binary | std::ios::trunc);
-    out << clusters_svg(clusters);
-    out.close();
-    if (!out) throw no_resource("--svg {} cannot be written", o.svg);
-  }
+  if (!o.svg.empty()) write_svg(o.svg, clusters_svg(clusters), o.force);
   if (o.json) {
     nlohmann::ordered_json json{
         {"model", plan.model.name}, {"hardware", plan.hardware.title}, {"requests", workload.requests.size()}};

@@ -15,7 +15,7 @@ struct ClusterOptions {
   std::string slo;
 
   std::string svg;  // also draw it; empty: no
-  bool json = false;
+  bool force = false, json = false;
 };
 
 void add_cluster_options(CLI::App& command, ClusterOptions& options);

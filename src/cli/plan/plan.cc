@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <optional>
 
@@ -148,14 +147,6 @@ void measure_this(const PlanOptions& o, PlanReport& report, PlannedMachine& mach
   }
 }
 
-void write_svg(const std::string& file, const PlanReport& report, bool force) {
-  check_output(file, "--svg", force);
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  out << plan_svg(report);
-  out.close();
-  if (!out) throw no_resource("--svg {} cannot be written", file);
-}
-
 void run_check(const PlanOptions& o) {
   PlanCheck check;
   {
@@ -210,10 +201,11 @@ void run_plan(const PlanOptions& o) {
     ClusterOptions cluster = o.cluster;
     cluster.slo = o.advice.slo;
     cluster.svg = o.svg;
+    cluster.force = o.force;
     cluster.json = o.json;
     return run_cluster(cluster, report, machine);
   }
-  if (!o.svg.empty()) write_svg(o.svg, report, o.force);
+  if (!o.svg.empty()) write_svg(o.svg, plan_svg(report), o.force);
   if (o.json)
     std::printf("%s\n", plan_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   else

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 
+#include "base/error.h"
 #include "cli/figure/axis.h"
 #include "cli/figure/picture.h"
+#include "cli/output_file.h"
 #include "engine/dtype_names.h"
 
 namespace quire {
@@ -95,6 +98,14 @@ std::string plan_svg(const PlanReport& r) {
   draw_roofline(r, svg);
   draw_memory(r, svg);
   return std::move(svg).finish();
+}
+
+void write_svg(const std::string& file, const std::string& svg, bool force) {
+  check_output(file, "--svg", force);
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out << svg;
+  out.close();
+  if (!out) throw no_resource("--svg {} cannot be written", file);
 }
 
 }  // namespace quire

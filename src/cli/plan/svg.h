@@ -10,4 +10,7 @@ namespace quire {
 // A complete SVG document of 900 by 560 pixels, in colours that light and dark backgrounds show. Names are escaped.
 std::string plan_svg(const PlanReport& report);
 
+// Writes the picture to the file of --svg. force: overwrite it. Throws Error.
+void write_svg(const std::string& file, const std::string& svg, bool force);
+
 }  // namespace quire
