@@ -15,6 +15,8 @@ namespace {
 
 // Larger pieces go through it one after the other.
 constexpr size_t kStaging = size_t{8} << 20;
+// Pinning takes a system call, and copies of a few bytes gain nothing.
+constexpr size_t kLeastPinned = size_t{64} << 10;
 
 }  // namespace
 
@@ -52,21 +54,23 @@ void CudaBackend::write(std::byte* to, size_t bytes, const Fill& fill) {
   }
 }
 
-std::span<std::byte> CudaBackend::view(std::byte* from, size_t bytes, std::vector<std::byte>& copy) {
-  copy.resize(bytes);
-  const std::lock_guard lock(staging_mutex_);
-  for (size_t at = 0; at < bytes; at += kStaging) {
-    const size_t part = std::min(kStaging, bytes - at);
-    device_->download(staging_, from + at, part);
-    std::memcpy(copy.data() + at, staging_, part);
-  }
-  return copy;
+std::byte* CudaBackend::allocate_host(size_t bytes) {
+  return bytes < kLeastPinned ? Backend::allocate_host(bytes) : device_->allocate_host(bytes);
+}
+void CudaBackend::free_host(std::byte* memory, size_t bytes) {
+  bytes < kLeastPinned ? Backend::free_host(memory, bytes) : device_->free_host(memory);
+}
+
+std::span<std::byte> CudaBackend::view(std::byte* from, size_t bytes, HostCopy& copy) {
+  const std::span<std::byte> to = copy.room(*this, bytes);
+  device_->download(to.data(), from, bytes);
+  return to;
 }
 
 void CudaBackend::copy(std::byte* to, const std::byte* from, size_t bytes) { device_->copy(to, from, bytes); }
 
 void CudaBackend::take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) {
-  std::vector<std::byte> all;
+  HostCopy all;
   PackedMatrix host = from;
   host.data = view(const_cast<std::byte*>(from.data), from.bytes(), all).data();
   const PackedMatrix taken = describe_packed(from.format, from.factor, static_cast<int>(rows.size()), from.cols);

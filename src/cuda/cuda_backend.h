@@ -34,7 +34,9 @@ class CudaBackend final : public Backend {
   void free(std::byte* memory, size_t bytes) override;
   const std::byte* share(std::span<const std::byte>) override { return nullptr; }
   void write(std::byte* to, size_t bytes, const Fill& fill) override;
-  std::span<std::byte> view(std::byte* from, size_t bytes, std::vector<std::byte>& copy) override;
+  std::byte* allocate_host(size_t bytes) override;
+  void free_host(std::byte* memory, size_t bytes) override;
+  std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) override;
 

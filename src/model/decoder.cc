@@ -52,7 +52,7 @@ struct Decoder::State {
   std::vector<RotationSpan> rotations;
   std::vector<float> q_scales;       // for each row, if a layer scales queries by their position
   std::vector<float> output_scales;  // for each layer
-  std::vector<std::byte> host_logits;
+  HostCopy host_logits;
   StepProfile* profile = nullptr;
   std::vector<const Adapter*> adapters;  // by number
   std::vector<AdaptedRows> adapted;
@@ -372,7 +372,7 @@ void Decoder::pool(std::span<const float> hidden, std::span<float> out) const {
     x = y;
   }
   s.ops.finish();
-  std::vector<std::byte> copy;
+  HostCopy copy;
   std::ranges::copy(view_floats(s.backend, x.data, out.size(), copy), out.begin());
 }
 

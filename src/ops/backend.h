@@ -151,6 +151,9 @@ class Backend {
   // Zeroed memory at a multiple of 64 bytes. Throws Error (kResource). BackendMemory owns what it returns.
   virtual std::byte* allocate(size_t bytes) = 0;
   virtual void free(std::byte* memory, size_t bytes) = 0;
+  // Memory of the host that view() copies to, for HostCopy. A backend whose copies are faster to some memory gives that.
+  virtual std::byte* allocate_host(size_t bytes);
+  virtual void free_host(std::byte* memory, size_t bytes);
   // An address under which operations can read memory of the host, which stays where it is; nullptr: there is none, and the
   // bytes must be written to memory of the backend.
   virtual const std::byte* share(std::span<const std::byte> host) = 0;
@@ -159,7 +162,7 @@ class Backend {
   virtual void write(std::byte* to, size_t bytes, const Fill& fill) = 0;
   // The bytes for the host: where they are, if it can read them there, else a copy in `copy`. Valid as long as both are. The
   // host may change them, which may change the memory or not.
-  virtual std::span<std::byte> view(std::byte* from, size_t bytes, std::vector<std::byte>& copy) = 0;
+  virtual std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) = 0;
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
   // to [rows.size()]: these rows of a packed matrix, packed alike. Rows ascend.
   virtual void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) = 0;
@@ -169,7 +172,7 @@ class Backend {
 using OperationsBytes = std::function<size_t(const OperationLimits&)>;
 
 // view() of numbers.
-inline std::span<float> view_floats(Backend& backend, float* from, size_t count, std::vector<std::byte>& copy) {
+inline std::span<float> view_floats(Backend& backend, float* from, size_t count, HostCopy& copy) {
   const auto bytes = backend.view(reinterpret_cast<std::byte*>(from), count * sizeof(float), copy);
   return {reinterpret_cast<float*>(bytes.data()), count};
 }

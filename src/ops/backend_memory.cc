@@ -1,6 +1,7 @@
 #include "ops/backend_memory.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
@@ -25,6 +26,35 @@ BackendMemory& BackendMemory::operator=(BackendMemory&& other) noexcept {
   return *this;
 }
 
+HostCopy::~HostCopy() {
+  if (data_) backend_->free_host(data_, size_);
+}
+
+HostCopy::HostCopy(HostCopy&& other) noexcept
+    : backend_(other.backend_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+HostCopy& HostCopy::operator=(HostCopy&& other) noexcept {
+  std::swap(backend_, other.backend_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+std::span<std::byte> HostCopy::room(Backend& backend, size_t bytes) {
+  assert(!data_ || backend_ == &backend);
+  if (bytes > size_) {
+    const size_t size = std::max(bytes, 2 * size_);
+    *this = HostCopy();
+    backend_ = &backend;
+    data_ = backend.allocate_host(size);
+    size_ = size;
+  }
+  return {data_, bytes};
+}
+
+std::byte* Backend::allocate_host(size_t bytes) { return new std::byte[bytes]; }
+void Backend::free_host(std::byte* memory, size_t) { delete[] memory; }
+
 Vector::Vector(Backend& backend, std::span<const float> values) : size_(values.size()) {
   if (values.empty()) return;
   auto memory = std::make_shared<BackendMemory>(backend, values.size_bytes());
@@ -35,7 +65,7 @@ Vector::Vector(Backend& backend, std::span<const float> values) : size_(values.s
 
 std::vector<float> Vector::values(Backend& backend) const {
   if (empty()) return {};
-  std::vector<std::byte> copy;
+  HostCopy copy;
   const auto values = view_floats(backend, reinterpret_cast<float*>(memory_->data()), size_, copy);
   return {values.begin(), values.end()};
 }

@@ -30,6 +30,23 @@ class BackendMemory {
   size_t size_ = 0;
 };
 
+// Memory of the host that Backend::view() may copy to: it grows with the largest copy, and is used again.
+class HostCopy {
+ public:
+  HostCopy() = default;
+  ~HostCopy();
+  HostCopy(HostCopy&& other) noexcept;
+  HostCopy& operator=(HostCopy&& other) noexcept;
+
+  // Room for a copy; what was there is lost. The backend must outlive the object, and be the same each time.
+  std::span<std::byte> room(Backend& backend, size_t bytes);
+
+ private:
+  Backend* backend_ = nullptr;
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
 // Numbers that all rows share, such as the weights of a norm. Copies share their memory.
 class Vector {
  public:

@@ -40,7 +40,7 @@ std::span<std::byte> CacheMemory::bytes_of(const CachePlace& place) const {
   return (place.of_state ? state(place.index) : unit(place.index)).subspan(place.offset, place.size);
 }
 
-std::span<const std::byte> CacheMemory::read(const CachePlace& place, std::vector<std::byte>& copy) const {
+std::span<const std::byte> CacheMemory::read(const CachePlace& place, HostCopy& copy) const {
   const auto bytes = bytes_of(place);
   return backend_.view(bytes.data(), bytes.size(), copy);
 }

@@ -38,7 +38,7 @@ class CacheMemory {
 
   void copy(CacheCopy copy) const;
   // Valid until the next change of the place, or the next call with the same `copy`.
-  std::span<const std::byte> read(const CachePlace& place, std::vector<std::byte>& copy) const;
+  std::span<const std::byte> read(const CachePlace& place, HostCopy& copy) const;
   void write(const CachePlace& place, std::span<const std::byte> bytes) const;
 
   int units() const { return shape_.units; }

@@ -117,9 +117,11 @@ class ForwardingBackend : public Backend {
 
   std::byte* allocate(size_t bytes) override { return inner_.allocate(bytes); }
   void free(std::byte* memory, size_t bytes) override { inner_.free(memory, bytes); }
+  std::byte* allocate_host(size_t bytes) override { return inner_.allocate_host(bytes); }
+  void free_host(std::byte* memory, size_t bytes) override { inner_.free_host(memory, bytes); }
   const std::byte* share(std::span<const std::byte> host) override { return inner_.share(host); }
   void write(std::byte* to, size_t bytes, const Fill& fill) override { inner_.write(to, bytes, fill); }
-  std::span<std::byte> view(std::byte* from, size_t bytes, std::vector<std::byte>& copy) override {
+  std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) override {
     return inner_.view(from, bytes, copy);
   }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override { inner_.copy(to, from, bytes); }

@@ -118,7 +118,7 @@ class Bench {
   // Whether rows have the same bits alone and in a prompt.
   bool same_alone(int rows) {
     const AttentionSpan all{table(0), 0, rows, tokens_ - rows};
-    std::vector<std::byte> copies[2];
+    HostCopy copies[2];
     attend({&all, 1}, 0);
     operations_->finish();
     const auto together = backend_.view(out_.data(), out_.size(), copies[0]);

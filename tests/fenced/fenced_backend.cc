@@ -213,12 +213,12 @@ void FencedBackend::write(std::byte* to, size_t bytes, const Fill& fill) {
   std::memcpy(to, host.data(), bytes);
 }
 
-std::span<std::byte> FencedBackend::view(std::byte* from, size_t bytes, std::vector<std::byte>& copy) {
+std::span<std::byte> FencedBackend::view(std::byte* from, size_t bytes, HostCopy& copy) {
   check_finished();
-  copy.resize(bytes);
+  const std::span<std::byte> to = copy.room(*this, bytes);
   const Opening opening(*this);
-  std::memcpy(copy.data(), from, bytes);
-  return copy;
+  std::memcpy(to.data(), from, bytes);
+  return to;
 }
 
 void FencedBackend::copy(std::byte* to, const std::byte* from, size_t bytes) {

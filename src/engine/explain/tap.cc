@@ -63,7 +63,7 @@ size_t TapOperations::memory_bytes(const ModelConfig& config) {
 
 std::vector<float> TapOperations::numbers(const Rows& x, int row, int first, int count) {
   inner().finish();
-  std::vector<std::byte> copy;
+  HostCopy copy;
   const size_t size = static_cast<size_t>(count < 0 ? x.cols : count);
   const auto values = view_floats(backend_, x.row(row) + first, size, copy);
   return {values.begin(), values.end()};
@@ -190,7 +190,7 @@ void TapOperations::attend(const AttentionSpec& spec, std::span<const AttentionS
 // softmax(scale * q k^T) of the last token: it sees all others, so `causal` makes no difference.
 void TapOperations::score(const AttentionSpec& spec) {
   const auto of_head = [&](const float* numbers_of_heads) {
-    std::vector<std::byte> copy;
+    HostCopy copy;
     return view_floats(backend_, const_cast<float*>(numbers_of_heads) + to_.head, 1, copy)[0];
   };
   inner().finish();

@@ -44,7 +44,7 @@ class LocalExecutor final : public Executor {
   Decoder decoder_;
   std::unique_ptr<DraftNetwork> drafter_;
   BackendMemory pooled_;  // hidden states of some pooled rows
-  std::vector<std::byte> host_pooled_, read_;
+  HostCopy host_pooled_, read_;
   ForwardOutput output_;
 };
 

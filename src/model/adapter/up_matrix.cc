@@ -67,7 +67,7 @@ std::vector<float> decomposed_factors(const AdapterPair& pair, const Source& sou
   for (size_t i = 0; i < down.size(); ++i) down[i] = number_at(*pair.down, i);
   std::vector<float> factors(static_cast<size_t>(w.rows));
   team.for_tiles(w.panels(), [&](int panel, int) {
-    std::vector<std::byte> copy;
+    HostCopy copy;
     std::vector<float> row(cols);
     PackedMatrix one = w;  // a panel of it
     one.rows = std::min(kPanel, w.rows - panel * kPanel);

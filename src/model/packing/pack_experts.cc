@@ -67,7 +67,7 @@ void pack_to(ExpertFileWriter& file, std::span<const ExpertJob> experts, const C
     }
     pack_matrices(jobs, backend, memory.data(), checkpoint.file(), checkpoint.mappings(), team, report);
     team.for_tiles(static_cast<int>(begins.size()), [&](int i, int) {
-      std::vector<std::byte> copy;
+      HostCopy copy;
       const size_t expert = first + static_cast<size_t>(i);
       file.write(expert, backend.view(memory.data() + begins[static_cast<size_t>(i)], experts[expert].bytes, copy));
     });

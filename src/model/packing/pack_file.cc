@@ -205,7 +205,7 @@ bool PackFile::save(Backend& backend, std::byte* data, Team& team, const OnLoad&
   LoadMeter meter(report, LoadProgress::Stage::kSaving, data_bytes_);
   team.for_tiles(static_cast<int>(checksums.size()), [&](int i, int thread) {
     if (failure != 0) return;
-    std::vector<std::byte> copy;
+    HostCopy copy;
     const size_t at = static_cast<size_t>(i) * kChunk;
     const std::span<const std::byte> part = backend.view(data + at, std::min(kChunk, data_bytes_ - at), copy);
     checksums[static_cast<size_t>(i)] = checksum(part);

@@ -126,7 +126,7 @@ void pack_matrices(std::span<const MatrixJob> jobs, Backend& backend, std::byte*
   const auto damaged = std::ranges::find(is_damaged, 1);
   if (damaged == is_damaged.end()) return;
   const Piece& piece = pieces[static_cast<size_t>(damaged - is_damaged.begin())];
-  std::vector<std::byte> copy;
+  HostCopy copy;
   const auto damaged_bytes = backend.view(memory_of(piece), size_of(piece), copy);
   refuse_damaged(*piece.job, part_of(piece, damaged_bytes), piece.begin * kPanel, file);
 }

@@ -36,7 +36,7 @@ class CpuBackend final : public Backend {
   void free(std::byte* memory, size_t bytes) override;
   const std::byte* share(std::span<const std::byte> host) override { return host.data(); }
   void write(std::byte* to, size_t bytes, const Fill& fill) override { fill({to, bytes}); }
-  std::span<std::byte> view(std::byte* from, size_t bytes, std::vector<std::byte>&) override { return {from, bytes}; }
+  std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy&) override { return {from, bytes}; }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) override;
 

@@ -59,7 +59,7 @@ class Medusa {
   Rows features_;         // [rows]
   Rows hidden_, logits_;  // [rows * heads]
   BackendMemory memory_;
-  std::vector<std::byte> host_logits_;
+  HostCopy host_logits_;
 };
 
 }  // namespace quire

@@ -76,7 +76,7 @@ class CachedSequences {
     std::memset(on_cpu_.units_data().data(), 0xff, on_cpu_.units_data().size());
     store(team);
     for (int unit = 0; unit < kUnits; ++unit) {
-      std::vector<std::byte> copy;
+      HostCopy copy;
       const CachePlace place{.index = unit, .offset = 0, .size = shape_.layout.unit_bytes()};
       on_device_.write(place, on_cpu_.read(place, copy));
     }

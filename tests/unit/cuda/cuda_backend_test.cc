@@ -53,7 +53,7 @@ TEST(CudaBackend, HandsOverBytesInPieces) {
   e.backend.write(memory.data(), bytes, [](std::span<std::byte> to) {
     for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<std::byte>(i * 7 / 3);
   });
-  std::vector<std::byte> copy;
+  HostCopy copy;
   const auto got = e.backend.view(memory.data(), bytes, copy);
   ASSERT_EQ(got.size(), bytes);
   for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(got[i], static_cast<std::byte>(i * 7 / 3)) << i;
@@ -74,7 +74,7 @@ TEST(CudaBackend, TakesRowsLikeTheCpu) {
   PackedMatrix on_device = whole.matrix;
   on_device.data = from.data();
   e.backend.take_rows(on_device, rows, to.data());
-  std::vector<std::byte> copy;
+  HostCopy copy;
   EXPECT_TRUE(std::ranges::equal(e.backend.view(to.data(), to.size(), copy), expected));
 }
 
@@ -122,7 +122,7 @@ TEST(CudaBackend, RunsStepsThatRepeatAsGraphsWithTheSameResults) {
   const Rows x{reinterpret_cast<float*>(memory.data()), 32, row_stride(32)};
   std::vector<float> numbers(32);
   std::iota(numbers.begin(), numbers.end(), 1.0f);
-  std::vector<std::byte> copy;
+  HostCopy copy;
   for (int step = 0; step < 4; ++step) {  // the third is the first graph
     for (float& n : numbers) n += 0.5f;
     operations->upload(numbers, x.data);

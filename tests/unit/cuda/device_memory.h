@@ -35,10 +35,10 @@ class DeviceMemory final : public Backend {
     fill(host);
     device_.upload(to, host.data(), bytes);
   }
-  std::span<std::byte> view(std::byte* from, size_t bytes, std::vector<std::byte>& copy) override {
-    copy.resize(bytes);
-    device_.download(copy.data(), from, bytes);
-    return copy;
+  std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) override {
+    const std::span<std::byte> to = copy.room(*this, bytes);
+    device_.download(to.data(), from, bytes);
+    return to;
   }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override { device_.copy(to, from, bytes); }
   void take_rows(const PackedMatrix&, std::span<const int32_t>, std::byte*) override {}

@@ -101,7 +101,7 @@ class Positions : public ::testing::Test {
 
     const std::vector<float> queries = q.download();
     EXPECT_EQ(std::memcmp(queries.data(), q.numbers().data(), queries.size() * sizeof(float)), 0) << "queries";
-    std::vector<std::byte> copies[2];
+    HostCopy copies[2];
     for (int unit = 0; unit < expected.units(); ++unit) {
       const CachePlace place{.index = unit, .offset = 0, .size = expected.layout().unit_bytes()};
       const auto wanted = expected.read(place, copies[0]), got = actual.read(place, copies[1]);

@@ -164,7 +164,7 @@ struct StatesOf {
   // The part that the layer writes.
   Numbers state(Backend& backend, int slot) const {
     const StateLayout& l = states.layout;
-    std::vector<std::byte> copy;
+    HostCopy copy;
     const auto all = view_floats(backend, states.inputs(slot), l.bytes() / sizeof(float), copy);
     const auto part =
         l.heads > 0 ? all.subspan(l.matrices_at(), static_cast<size_t>(l.heads) * l.matrix()) : all.first(l.inputs());

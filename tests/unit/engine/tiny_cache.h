@@ -36,7 +36,7 @@ class TinyExecutor final : public Executor {
 
  private:
   CacheMemory& memory_;
-  std::vector<std::byte> read_;
+  HostCopy read_;
   ForwardOutput output_;
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "ops/operation_limits.h"
@@ -36,16 +37,30 @@ TEST(FencedBackend, HandsOverCopies) {
   const Vector vector(f.backend, numbers);
   EXPECT_EQ(vector.values(f.backend), numbers);
   const BackendMemory memory(f.backend, 64);
-  std::vector<std::byte> copy;
+  HostCopy copy;
   EXPECT_TRUE(
       std::ranges::all_of(f.backend.view(memory.data(), 64, copy), [](std::byte b) { return b == std::byte{}; }));
   f.backend.copy(memory.data(), reinterpret_cast<const std::byte*>(vector.data()), sizeof(float));
   EXPECT_EQ(view_floats(f.backend, reinterpret_cast<float*>(memory.data()), 1, copy)[0], 1);
 }
 
+// Copies of many sizes, as of logits, must not allocate each time.
+TEST(HostCopy, IsUsedAgainAndGrows) {
+  Fenced f;
+  HostCopy copy;
+  const std::byte* const first = copy.room(f.backend, 1000).data();
+  EXPECT_EQ(copy.room(f.backend, 10).data(), first);
+  EXPECT_EQ(copy.room(f.backend, 1000).size(), 1000u);
+  const std::span<std::byte> more = copy.room(f.backend, 1001);
+  EXPECT_EQ(copy.room(f.backend, 2000).data(), more.data());
+  HostCopy other = std::move(copy);
+  EXPECT_EQ(other.room(f.backend, 2000).data(), more.data());
+  EXPECT_EQ(copy.room(f.backend, 1).size(), 1u);
+}
+
 TEST(FencedBackend, ClearsMemoryThatIsUsedAgain) {
   Fenced f;
-  std::vector<std::byte> copy;
+  HostCopy copy;
   for (int i = 0; i < 3; ++i) {
     const BackendMemory memory(f.backend, 10000);
     const auto bytes = f.backend.view(memory.data(), memory.size(), copy);
@@ -62,7 +77,7 @@ TEST(FencedBackend, ComputesInThere) {
   ops->upload(std::vector<float>(32, 2), x.row(0));
   ops->add(x, 3, x.from(1), 1);
   ops->finish();
-  std::vector<std::byte> copy;
+  HostCopy copy;
   EXPECT_EQ(view_floats(f.backend, x.row(1), 32, copy)[31], 6);
 }
 
@@ -71,7 +86,7 @@ TEST(FencedBackend, RefusesToLookBeforeOperationsHaveFinished) {
   const auto ops = f.backend.operations(Activations::kF32, two_rows());
   const BackendMemory memory(f.backend, row_stride(32) * sizeof(float));
   ops->upload(std::vector<float>(32, 2), reinterpret_cast<float*>(memory.data()));
-  std::vector<std::byte> copy;
+  HostCopy copy;
   EXPECT_DEATH(f.backend.view(memory.data(), 4, copy), "before its operations have finished");
   EXPECT_DEATH(f.backend.copy(memory.data(), memory.data() + 64, 4), "before its operations have finished");
 }
