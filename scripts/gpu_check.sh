@@ -3,8 +3,8 @@
 #
 #   cmake --preset cuda -DQUIRE_TESTS=ON && ninja -C build/cuda && scripts/gpu_check.sh [build/cuda]
 #
-# Golden models on the GPU; rows alone and in a prompt have the same bits; compute-sanitizer on one model; then speed, with the
-# GPU's copy rate and matrix rate measured beside it. MODELS: a folder for synthetic models, 21 GB (/dev/shm).
+# Golden models on the GPU, with float32 and with bf16 activations; rows alone and in a prompt, and requests alone and under load,
+# have the same bits; compute-sanitizer on one model; then speed, with the GPU's copy rate and matrix rate measured beside it. MODELS: a folder for synthetic models, 21 GB (/dev/shm).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build/cuda}
@@ -15,8 +15,16 @@ cp "$build"/libquire_cuda.so "$build"/tests/ 2>/dev/null || true
 echo "== golden models"
 QUIRE_TEST_DEVICE=cuda "$build/tests/golden_engine" --gtest_brief=1 --gtest_filter='Families/HfModels.HaveTheLogits*'
 
-echo "== attention: bits and speed"
-if [[ -x $build/bench_attention ]]; then "$build/bench_attention" cuda; fi
+echo "== logits with bf16 activations, next to the processor's"
+for cache in bf16 int8; do python3 scripts/compare_devices.py "$quire" cuda $cache; done
+
+echo "== requests under load have their answers alone"
+QUIRE_TEST_DEVICE=cuda "$build/tests/unit_engine" --gtest_brief=1 --gtest_filter='EqualityUnderLoad.FiveHundred*'
+
+for operation in attention linear; do
+  echo "== $operation: bits and speed"
+  if [[ -x $build/bench_$operation ]]; then "$build/bench_$operation" cuda; fi
+done
 
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck; do

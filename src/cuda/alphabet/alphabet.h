@@ -83,6 +83,8 @@
 //   commit_products(), wait_products<N>()      as for copies
 //   hold_products(float (&d)[N])               before fence_products() and after wait_products(): the compiler moves no reads or writes of d past
 //                                              this point. Otherwise it may read d too early, and then runs products one by one
+//   raise_registers<N>(), lower_registers<N>()   how many a thread of the warpgroup has from here on; a kernel's warpgroups together no
+//                                              more than it was started with
 //   fence_shared()                             after ordinary and asynchronous stores to shared memory, before the barrier that
 //                                              precedes products which read it
 //

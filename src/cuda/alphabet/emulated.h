@@ -157,5 +157,9 @@ DEVICE void wait_products(emulated::Site site = emulated::Site::current()) {
 template <int N>
 DEVICE void hold_products(float (&)[N]) {}
 DEVICE void fence_shared() { emulated::fence_shared(); }
+template <int N>
+DEVICE void raise_registers() {}
+template <int N>
+DEVICE void lower_registers() {}
 
 }  // namespace quire::cuda

@@ -14,12 +14,24 @@ DEVICE void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 DEVICE void fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+template <int N>
+DEVICE void raise_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N>
+DEVICE void lower_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
 #else  // compiled, and never run
 DEVICE void fence_products() {}
 DEVICE void commit_products() {}
 template <int N>
 DEVICE void wait_products() {}
 DEVICE void fence_shared() {}
+template <int N>
+DEVICE void raise_registers() {}
+template <int N>
+DEVICE void lower_registers() {}
 #endif
 
 template <int N>

@@ -18,7 +18,7 @@ struct LinearMatrix {
   Finish finish;
   Global<float> y;
   int32_t y_stride = 0;  // floats
-  int32_t unused = 0;    // instead of padding: launches are compared byte for byte
+  int32_t fours = 0;     // 1: four outputs of a row from a multiple of 4 on lie at a multiple of 16 bytes
 };
 
 // The matrices of an expert or of a head, which replace those of LinearMatrix.
@@ -106,11 +106,21 @@ DEVICE const LinearMatrix& find_matrix(const LinearWork& work, int& panel, int p
   return work.matrices[k];
 }
 
-// Finishes an output of a row of the part.
-DEVICE void finish_output(const LinearMatrix& m, const LinearPart& part, int row, int output, float value, float up) {
+// Finishes `most` outputs of a row of the part, at most 4, as far as there are so many. With four, output is a multiple of 4.
+DEVICE void finish_outputs(const LinearMatrix& m, const LinearPart& part, int row, int output, int most,
+                           float (&values)[4], float (&ups)[4]) {
+  const int count = m.w.rows - output < most ? m.w.rows - output : most;
+  if (count <= 0) return;
   Finish to = m.finish;
   to.bias = part.bias, to.up_bias = part.up_bias;
-  finish(to, output, value, part.up != nullptr, up, part.y + (static_cast<ptrdiff_t>(row) * m.y_stride + output));
+  finish(to, output, count, values, part.up != nullptr, ups,
+         part.y + (static_cast<ptrdiff_t>(row) * m.y_stride + output), m.fours != 0);
+}
+DEVICE void finish_outputs(const LinearMatrix& m, const LinearPart& part, int row, int output, const Words<4>& values) {
+  float v[4], ups[4] = {};
+  UNROLL
+  for (int k = 0; k < 4; ++k) v[k] = bits_float(values.w[k]);
+  finish_outputs(m, part, row, output, 4, v, ups);
 }
 
 }  // namespace quire::cuda

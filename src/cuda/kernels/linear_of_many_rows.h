@@ -27,7 +27,7 @@ namespace quire::cuda {
 // With `partials`, blocks z = 0 .. kSplits - 1 have one range each and leave its sums there, [kSplits][rows][outputs], for
 // FinishSums. Otherwise a block does all of them.
 // kHalves: groups are 16 inputs, so that each half of a block is multiplied for itself, with zeros in place of the other.
-template <Codes kCodes, bool kHalves>
+template <Codes kCodes, bool kHalves, ScaleForm kForm>
 struct LinearOfManyRows {
   static constexpr const char* kName = "linear_of_many_rows";
   static constexpr bool kScaled = kHasScales<kCodes>;
@@ -163,7 +163,7 @@ struct LinearOfManyRows {
     const int begin = range_begin(w.blocks, range_first) / kChunkBlocks;
     const int end = (range_begin(w.blocks, range_end) + kChunkBlocks - 1) / kChunkBlocks;
 
-    int stage = 0, next_stage = kStages - 2;
+    int stage = 0, next_stage = kStages - 1;
     // Sums of inputs: thread t has those of block t / kColumns of a chunk, row t % kColumns.
     Words<2> next_sums{};
     const auto load_sums = [&](int chunk) {
@@ -183,7 +183,7 @@ struct LinearOfManyRows {
     };
 
     UNROLL
-    for (int k = 0; k < kStages - 2; ++k) {
+    for (int k = 0; k < kStages - 1; ++k) {
       copy_chunk(copies, begin + k, end, k);
       commit_copies();
     }
@@ -192,27 +192,25 @@ struct LinearOfManyRows {
       keep_sums(begin);
       load_sums(begin + 1);
     }
-    wait_copies<kStages - 3>();
+    wait_copies<kStages - 2>();
     fence_shared();
     sync_block();
     WeightWords weights[2][kChunkBlocks][kWeightTermsHere];
     load_weights(w, 0, tables, weights[0]);
 
-    // While products of `chunk` run: all warps have finished those of the chunk before, whose memory is filled again; and the
-    // next chunk has come.
+    // While products of `chunk` run: the next chunk has come, and all warps have finished the products of the chunk before,
+    // whose memory is filled again. Copies are started last, because fence_shared() waits for those that have been.
     const auto advance = [&](int chunk, WeightWords(&to)[kChunkBlocks][kWeightTermsHere]) {
-      copy_chunk(copies, chunk + kStages - 2, end, next_stage);
-      commit_copies();
-      next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
-      if constexpr (kScaled) {
-        keep_sums(chunk + 1);
-        load_sums(chunk + 2);
-      }
+      if constexpr (kScaled) keep_sums(chunk + 1);
       wait_copies<kStages - 3>();
       fence_shared();
       sync_block();
       stage = stage + 1 == kStages ? 0 : stage + 1;
       if (chunk + 1 < end) load_weights(w, stage, tables, to);
+      copy_chunk(copies, chunk + kStages - 1, end, next_stage);
+      commit_copies();
+      next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
+      if constexpr (kScaled) load_sums(chunk + 2);
     };
 
     float total[kColumns / 2], acc[kColumns / 2];
@@ -222,10 +220,21 @@ struct LinearOfManyRows {
     for (float& v : acc) v = 0;
     float products[2][kColumns / 4];  // with scales
 
+    // Scales of the parts of a chunk, as they are in memory.
+    ScaleWords words[kChunkBlocks * kParts] = {};
+    const auto load_words = [&](int chunk) {
+      UNROLL
+      for (int q = 0; q < kChunkBlocks * kParts; ++q) {
+        const int block = chunk * kChunkBlocks + q / kParts;
+        if (chunk >= end || block >= w.blocks) continue;
+        load_scales_as<kForm>(w, own_panel, block, q % kParts, minima, g, words[q]);
+      }
+    };
+    if constexpr (kScaled) load_words(begin);
+
     const auto multiply_chunk = [&](int chunk, bool adds, WeightWords(&now)[kChunkBlocks][kWeightTermsHere],
                                     WeightWords(&next)[kChunkBlocks][kWeightTermsHere]) {
       const auto rows = shared<const uint8_t>(static_cast<size_t>(stage * kStageBytes));
-      const bool whole = (chunk + 1) * kChunkBlocks <= w.blocks;
       if constexpr (!kScaled) {
         fence_products();
         UNROLL
@@ -242,13 +251,10 @@ struct LinearOfManyRows {
         wait_products<1>();
         advance(chunk, next);
       } else {
-        ScaleWords words[kChunkBlocks][kParts] = {};
+        Scales scales[kChunkBlocks * kParts];
         UNROLL
-        for (int b = 0; b < kChunkBlocks; ++b) {
-          UNROLL
-          for (int p = 0; p < kParts; ++p)
-            if (b == 0 || whole) load_scales(w, own_panel, chunk * kChunkBlocks + b, p, g, words[b][p]);
-        }
+        for (int q = 0; q < kChunkBlocks * kParts; ++q) scales[q] = convert_scales_as<kForm>(w, words[q], minima);
+        load_words(chunk + 1);
         const auto issue = [&](int b, int p, int half) {
           const uint32_t mask = !kHalves || i / 2 == p ? 0xFFFFFFFFu : 0u;
           fence_products();
@@ -280,23 +286,20 @@ struct LinearOfManyRows {
             }
           }
         };
-        Scales scales[2];  // of the part before, and of this one
         UNROLL
         for (int q = 0; q < kChunkBlocks * kParts; ++q) {
           issue(q / kParts, q % kParts, 0);
-          scales[1] = convert_scales(w, words[q / kParts][q % kParts]);
           if (q > 0) {
             wait_products<1>();
-            scale_half(scales[0], (q - 1) / kParts, (q - 1) % kParts, 1);
+            scale_half(scales[q - 1], (q - 1) / kParts, (q - 1) % kParts, 1);
           }
           issue(q / kParts, q % kParts, 1);
           wait_products<1>();
-          scale_half(scales[1], q / kParts, q % kParts, 0);
-          scales[0] = scales[1];
+          scale_half(scales[q], q / kParts, q % kParts, 0);
         }
         advance(chunk, next);
         wait_products<0>();
-        scale_half(scales[0], kChunkBlocks - 1, kParts - 1, 1);
+        scale_half(scales[kChunkBlocks * kParts - 1], kChunkBlocks - 1, kParts - 1, 1);
       }
     };
 
@@ -340,25 +343,28 @@ struct LinearOfManyRows {
     sync_block();
     const int rows = work.rows - row_begin < kColumns ? work.rows - row_begin : kColumns;
     const LinearPart part{m.data, nullptr, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows};
-    ROLLED
-    for (int at = thread(); at < rows * kPanels * kPanel; at += kThreads) {
-      const int row = at / (kPanels * kPanel), column = at % (kPanels * kPanel), output = panel * kPanel + column;
-      const float value = tile[row * kTileFloats + column];
-      if (output >= w.rows) continue;
+    // A thread has four outputs of every eighth row.
+    constexpr int kFours = kPanels * kPanel / 4, kRowsTogether = kThreads / kFours;
+    const int column = 4 * (thread() % kFours);
+    UNROLL_BY_4
+    for (int row = thread() / kFours; row < rows; row += kRowsTogether) {
+      const Words<4> values = load<4>(tile + (row * kTileFloats + column));
       if (partials != nullptr) {
-        partials[(static_cast<ptrdiff_t>(block_z()) * work.rows + row_begin + row) * (panel_tiles * kPanels * kPanel) +
-                 panel_of_all * kPanel + column] = value;
+        store(partials + ((static_cast<ptrdiff_t>(block_z()) * work.rows + row_begin + row) *
+                              (panel_tiles * kPanels * kPanel) +
+                          panel_of_all * kPanel + column),
+              values);
       } else {
-        finish_output(m, part, row_begin + row, output, value, 0);
+        finish_outputs(m, part, row_begin + row, panel * kPanel + column, values);
       }
     }
   }
 };
 
-// Adds the ranges of LinearOfManyRows in order: blocks (outputs / kThreads, rows).
+// Adds the ranges of LinearOfManyRows in order, four outputs of a thread: blocks (outputs / (4 kThreads), rows).
 struct FinishSums {
   static constexpr const char* kName = "finish_sums";
-  static constexpr int kThreads = 128;
+  static constexpr int kThreads = 64;
 
   LinearWork work;
   Global<const float> partials;
@@ -366,19 +372,23 @@ struct FinishSums {
   int32_t tile_panels;  // LinearOfManyRows::kPanels
 
   DEVICE void operator()() const {
-    const int at = block_x() * kThreads + thread(), row = block_y();
+    const int at = 4 * (block_x() * kThreads + thread()), row = block_y();
     if (at >= outputs) return;
     int panel = at / kPanel;
     const LinearMatrix& m = find_matrix(work, panel, tile_panels);
-    const int output = panel * kPanel + at % kPanel;
-    if (output >= m.w.rows) return;
     const ptrdiff_t range = static_cast<ptrdiff_t>(work.rows) * outputs;
     const auto from = partials + (static_cast<ptrdiff_t>(row) * outputs + at);
-    float sum = from[0];
+    Words<4> parts[kSplits];
     UNROLL
-    for (int r = 1; r < kSplits; ++r) sum += from[r * range];
-    finish_output(m, {m.data, nullptr, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows}, row, output, sum,
-                  0);
+    for (int r = 0; r < kSplits; ++r) parts[r] = load<4>(from + r * range);
+    Words<4> sums = parts[0];
+    UNROLL
+    for (int r = 1; r < kSplits; ++r) {
+      UNROLL
+      for (int k = 0; k < 4; ++k) sums.w[k] = float_bits(bits_float(sums.w[k]) + bits_float(parts[r].w[k]));
+    }
+    finish_outputs(m, {m.data, nullptr, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows}, row,
+                   panel * kPanel + at % kPanel, sums);
   }
 };
 

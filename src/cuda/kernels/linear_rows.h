@@ -1,6 +1,7 @@
 // Linears of a few rows: decoding, whose speed is that of reading weights.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,42 +15,59 @@
 
 namespace quire::cuda {
 
-// Block (x, y, z): panel x of the matrices; rows [8 kTiles y, 8 kTiles (y + 1)), and every 8 kTiles blocks_y() rows after
-// these; part z. Each warp has one of the kSplits ranges of the inputs, with gated matrices of W and then of `up`. So all of a
-// panel is requested at once, and nothing but the ranges' sums goes through shared memory: [kSplits][8 kTiles rows][16 outputs],
-// twice if gated.
-template <class Format, int kTerms, int kTiles>
+// Block (x, y, z): panels [kPanels x, kPanels (x + 1)) of the matrices, or with gated matrices panel x of W and of `up`; rows
+// [8 kTiles y, 8 kTiles (y + 1)), and every 8 kTiles blocks_y() rows after these; part z. Each warp has one of the kSplits
+// ranges of the inputs, for all panels, whose weights go to registers and whose inputs to shared memory of its own: so all of
+// the panels is requested at once, and nothing but the ranges' sums goes from warp to warp.
+//
+// With ScaleForm::kHalf each lane loads the scales of its own outputs; others are converted by a lane for each block, and
+// shuffled.
+template <class Format, int kTerms, int kTiles, int kOfPanels, ScaleForm kForm>
 struct LinearOfRows {
   static constexpr const char* kName = "linear_of_rows";
   static constexpr int kThreads = 32 * kSplits;
   static constexpr bool kWaits = true;
-  // Of a warp's weights, while earlier launches finish.
+  // Of a warp's weights of a panel, while earlier launches finish.
   static constexpr int kPrefetchedBytes = 8 << 10;
   static constexpr Codes kCodes = Format::kCodes;
   static constexpr int kGroups = Format::kGroups, kOwnTerms = kWeightTerms<kCodes, kTerms>;
-  static constexpr int kRows = 8 * kTiles;
-  // Blocks that are loaded together, while those before them are multiplied: as many as leave registers for two thread blocks
-  // on a processor. At most 4, see Batch::scales.
-  static constexpr int kMostBatch = kCodes == Codes::kF32 ? 1 : kCodeWords<kCodes> >= 8 ? 2 : 4;
-  static constexpr int kBatch = kTerms > 1 || kTiles > 2 ? 1 : kTiles > 1 && kMostBatch > 2 ? 2 : kMostBatch;
+  static constexpr int kPanels = kOfPanels, kRows = 8 * kTiles;
+  static constexpr bool kOwnScales = kForm == ScaleForm::kHalf;  // each lane has those of all blocks
+  static_assert(kForm == ScaleForm::kAny || Format::kScales);
+
+  // Blocks that are loaded together, while those before them are multiplied: 16 words of codes, where inputs leave shared
+  // memory for two thread blocks on a processor. At most 4 unless kOwnScales, see Batch::scales.
+  static constexpr int least(int a, int b) { return a < b ? a : b; }
+  static constexpr int kOfWords = static_cast<int>(std::bit_floor(16u / (kPanels * kCodeWords<kCodes>)));
+  static constexpr int kMostBatch = kOwnScales && !Format::kMinima ? 8 : 4;
+  static constexpr int kBatch = kTerms > 1 || kOfWords == 0 ? 1 : least(least(kMostBatch, kOfWords), 8 / kTiles);
+
   // Inputs of a batch, and their sums, in shared memory: each warp has its own, for the batch that is multiplied and the next.
-  // Rows are padded, so that the eight that load_matrices() reads together lie in different banks.
-  static constexpr int kRowPitch = kBatch * kPreparedBlock + 16, kTermBytes = kRows * kRowPitch;
-  static constexpr int kSumsAt = kTerms * kTermBytes;  // [kRows][kBatch][2]
-  static constexpr int kSlotBytes = kSumsAt + (Format::kMinima ? kRows * kBatch * 8 : 0);
-  static constexpr int kInputBytes = kSplits * 2 * kSlotBytes;
-  static constexpr int kRowFloats =
-      kPanel + 4;  // in shared memory: the four of 16 lanes that store together do not collide
-  static constexpr int kSumFloats = kRows * kRowFloats;  // of a range
-  static constexpr int shared_bytes(bool gated) {
-    return kInputBytes + (gated ? 2 : 1) * kSplits * kSumFloats * static_cast<int>(sizeof(float));
-  }
+  // After the rows are zeros, in place of rows that do not exist. Rows are padded, so that the eight that load_matrices()
+  // reads together lie in different banks; and the zeros are in other banks than the first four.
+  static constexpr int kRowPitch = kBatch * kPreparedBlock + 16, kZerosAt = kRows * kRowPitch + 64;
+  static constexpr int kTermBytes = kZerosAt + kRowPitch;
+  static constexpr int kSumsAt = kTerms * kTermBytes;  // [kRows + 1][kBatch][2]
+  static constexpr int kSlotBytes = (kSumsAt + (Format::kMinima ? (kRows + 1) * kBatch * 8 : 0) + 15) / 16 * 16;
+  // Then the sums of the warp's range, [kPanels][kRows][16 outputs]. Padded, so that the four of 16 lanes that store together
+  // do not collide.
+  static constexpr int kRowFloats = kPanel + 4, kSumFloats = kRows * kRowFloats;
+  static constexpr int kWarpBytes = 2 * kSlotBytes > kPanels* kSumFloats * 4 ? 2 * kSlotBytes : kPanels* kSumFloats * 4;
+  static constexpr int kSharedBytes = kSplits * kWarpBytes;
+  // Thread blocks that a processor must have room for, which bounds the registers of a thread to 80, 128 or 255: as many as
+  // leave enough of them.
+  static constexpr bool kWide = kTerms > 1 || kCodes == Codes::kF16 || kCodes == Codes::kF32 ||
+                                (Format::kScales ? kTiles > 1 || (Format::kHalves && Format::kMinima)
+                                                 : kTiles* kPanels == 1);
+  static constexpr int kBlocks = kWide ? 1 : kTiles * kPanels == 1 && !Format::kHalves ? 3 : 2;
 
   LinearWork work;
 
+  // Weights of a batch of one panel.
   struct Batch {
     CodeWords<kCodes> codes[kBatch];
-    ScaleWords scales[kGroups];  // lane i: of block i of the batch, or of its halves
+    // kOwnScales: of each block. Otherwise lane i has those of block i of the batch, or of its halves.
+    ScaleWords scales[kOwnScales ? kBatch : kGroups];
   };
   // Rows of prepared inputs.
   struct InputRows {
@@ -65,34 +83,45 @@ struct LinearOfRows {
     for (int k = 0; k < kBatch; ++k) {
       if (kWhole || k < count) load_codes<kCodes, true>(codes + k * kCodeBlockBytes<kCodes>, to.codes[k]);
     }
-    if constexpr (Format::kScales) {
+    if constexpr (kOwnScales) {
+      UNROLL
+      for (int k = 0; k < kBatch; ++k)
+        if (kWhole || k < count)
+          load_scales_as<kForm>(w, panel, block + k, 0, Format::kMinima, lane() / 4, to.scales[k]);
+    } else if constexpr (Format::kScales) {
       const int own = lane() % 4;
       if (own < (kWhole ? kBatch : count)) {
         UNROLL
         for (int half = 0; half < kGroups; ++half)
-          load_scales(w, panel, block + own, half, lane() / 4, to.scales[half]);
+          load_scales_as<kForm>(w, panel, block + own, half, Format::kMinima, lane() / 4, to.scales[half]);
       }
     }
   }
-  DEVICE static void load_batch(const WeightShape& w, Global<const uint8_t> panel, int block, int end, Batch& to) {
-    if (block + kBatch <= end) {
-      load_blocks<true>(w, panel, block, kBatch, to);
-    } else {
-      load_blocks<false>(w, panel, block, end - block, to);
+  DEVICE static void load_batch(const WeightShape& w, const Global<const uint8_t> (&panels)[kPanels], int block,
+                                int end, Batch (&to)[kPanels]) {
+    UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      if (block + kBatch <= end) {
+        load_blocks<true>(w, panels[p], block, kBatch, to[p]);
+      } else {
+        load_blocks<false>(w, panels[p], block, end - block, to[p]);
+      }
     }
   }
+
+  DEVICE static size_t slot_of(int batch) { return static_cast<size_t>(warp() * kWarpBytes + batch % 2 * kSlotBytes); }
 
   // Starts to copy the inputs of blocks [block, block + count) to the slot of a batch.
   DEVICE static void copy_inputs(const InputRows& in, int block, int count, int batch) {
     constexpr int kChunks = kBatch * kPreparedBlock / 16;
-    const size_t slot = static_cast<size_t>((warp() * 2 + batch % 2) * kSlotBytes);
+    const auto slot = shared<uint8_t>(slot_of(batch));
     const int rows = in.rows < kRows ? in.rows : kRows;
     ROLLED
     for (int k = lane(); k < rows * kChunks; k += 32) {
       const int r = k / kChunks, c = k % kChunks;
       if (c / (kPreparedBlock / 16) >= count) continue;
       const auto from = in.x + (static_cast<ptrdiff_t>(r) * in.stride + block * kPreparedBlock + 16 * c);
-      const auto to = shared<uint8_t>(slot) + (r * kRowPitch + 16 * c);
+      const auto to = slot + (r * kRowPitch + 16 * c);
       UNROLL
       for (int u = 0; u < kTerms; ++u) copy_async<16>(to + u * kTermBytes, from + u * in.term_bytes);
     }
@@ -102,169 +131,206 @@ struct LinearOfRows {
         const int r = k / kBatch, b = k % kBatch;
         if (b >= count) continue;
         const auto from = in.x + (static_cast<ptrdiff_t>(r) * in.stride + kTerms * in.term_bytes + 8 * (block + b));
-        copy_async<8>(shared<uint8_t>(slot) + (kSumsAt + 8 * k), from);
+        copy_async<8>(slot + (kSumsAt + 8 * k), from);
       }
     }
     commit_copies();
   }
 
-  // Rows that do not exist are zeros in both slots.
-  DEVICE static void clear_inputs(const InputRows& in) {
-    constexpr int kChunks = kBatch * kPreparedBlock / 16;
-    const int missing = kRows - in.rows;
-    ROLLED
-    for (int batch = 0; batch < 2; ++batch) {
-      const auto slot = shared<uint8_t>(static_cast<size_t>((warp() * 2 + batch) * kSlotBytes));
-      ROLLED
-      for (int k = lane(); k < missing * kChunks; k += 32) {
-        UNROLL
-        for (int u = 0; u < kTerms; ++u)
-          store(slot + (u * kTermBytes + (in.rows + k / kChunks) * kRowPitch + 16 * (k % kChunks)), Words<4>{});
-      }
-      if constexpr (Format::kMinima) {
-        ROLLED
-        for (int k = lane(); k < missing * kBatch; k += 32)
-          store(slot + (kSumsAt + 8 * (in.rows * kBatch + k)), Words<2>{});
-      }
-    }
-  }
-
-  // acc[t] += the part of block k of a batch in the sums of rows 8t .. 8t+7.
-  DEVICE static void multiply_rows_block(const WeightWords (&weights)[kOwnTerms], const Scales (&scales)[kGroups],
-                                         size_t slot, int k, float (&acc)[kTiles][4]) {
-    const auto inputs = shared<const uint8_t>(slot);
+  // Zeros for rows that do not exist, in both slots.
+  DEVICE static void clear_inputs() {
     UNROLL
-    for (int t = 0; t < kTiles; ++t) {
-      InputWords<kTerms> words;
+    for (int batch = 0; batch < 2; ++batch) {
+      const auto slot = shared<uint8_t>(slot_of(batch));
       UNROLL
       for (int u = 0; u < kTerms; ++u) {
-        load_matrices(words.b[u], inputs + (u * kTermBytes + (8 * t + lane() % 8) * kRowPitch + k * kPreparedBlock +
-                                            16 * (lane() / 8)));
+        for (int k = lane(); k < kRowPitch / 16; k += 32)
+          store(slot + (u * kTermBytes + kZerosAt + 16 * k), Words<4>{});
       }
-      float sums[2][2] = {};
       if constexpr (Format::kMinima) {
-        UNROLL
-        for (int r = 0; r < 2; ++r) {
-          const Words<2> halves = load<2>(inputs + (kSumsAt + ((8 * t + 2 * (lane() % 4) + r) * kBatch + k) * 8));
-          sums[r][0] = bits_float(halves.w[0]), sums[r][1] = bits_float(halves.w[1]);
-        }
+        if (lane() < kBatch) store(slot + (kSumsAt + 8 * (kRows * kBatch + lane())), Words<2>{});
       }
-      multiply_block<Format, kTerms>(acc[t], weights, words, scales, sums);
     }
   }
 
-  template <bool kWhole>
-  DEVICE static void multiply_blocks(const WeightShape& w, const TableWords (&tables)[kOwnTerms], const Batch& batch,
-                                     size_t slot, int count, float (&acc)[kTiles][4]) {
-    Scales own[kGroups] = {};
-    if constexpr (Format::kScales) {
+  // The scales of block k of a batch. own: the lane's, converted.
+  DEVICE static void scales_of(const WeightShape& w, const Batch& batch, const Scales (&own)[kGroups], int k,
+                               Scales (&to)[kGroups]) {
+    if constexpr (kOwnScales) {
+      to[0] = convert_scales_as<kForm>(w, batch.scales[k], Format::kMinima);
+    } else if constexpr (Format::kScales) {
       UNROLL
-      for (int half = 0; half < kGroups; ++half) own[half] = convert_scales(w, batch.scales[half]);
+      for (int half = 0; half < kGroups; ++half) to[half] = shuffle_scales<Format::kMinima>(own[half], k);
     }
+  }
+
+  // acc[p][t] += the part of a batch in the sums of rows 8t .. 8t+7.
+  template <bool kWhole>
+  DEVICE static void multiply_blocks(const WeightShape& w, const TableWords (&tables)[kOwnTerms],
+                                     const Batch (&batch)[kPanels], int rows, size_t slot, int count,
+                                     float (&acc)[kPanels][kTiles][4]) {
+    Scales own[kPanels][kGroups] = {};
+    if constexpr (Format::kScales && !kOwnScales) {
+      UNROLL
+      for (int p = 0; p < kPanels; ++p) {
+        UNROLL
+        for (int half = 0; half < kGroups; ++half)
+          own[p][half] = convert_scales_as<kForm>(w, batch[p].scales[half], Format::kMinima);
+      }
+    }
+    const auto row_of = [&](int row) { return row < rows ? row : kRows; };
+    const auto row_at = [&](int row) { return row < rows ? row * kRowPitch : kZerosAt; };
+    const auto inputs = shared<const uint8_t>(slot);
     UNROLL
     for (int k = 0; k < kBatch; ++k) {
       if (!kWhole && k >= count) break;
-      WeightWords weights[kOwnTerms];
-      decode_terms<kCodes>(batch.codes[k], {w.exponents, w.zero}, tables, weights);
-      Scales scales[kGroups] = {};
-      if constexpr (Format::kScales) {
-        UNROLL
-        for (int half = 0; half < kGroups; ++half) scales[half] = shuffle_scales<Format::kMinima>(own[half], k);
-      }
-      multiply_rows_block(weights, scales, slot, k, acc);
-    }
-  }
-
-  // Stores the warp's sums as those of a range; of W or of `up`. Then they are zero.
-  DEVICE static void store_sums(int sums, float (&acc)[kTiles][4]) {
-    const auto to = shared<float>(kInputBytes) + sums * kSumFloats;
-    const int g = lane() / 4, i = lane() % 4;
-    UNROLL
-    for (int t = 0; t < kTiles; ++t) {
+      WeightWords weights[kPanels][kOwnTerms];
+      Scales scales[kPanels][kGroups] = {};
       UNROLL
-      for (int r = 0; r < 2; ++r) {
-        store(to + ((8 * t + 2 * i + r) * kRowFloats + 2 * g),
-              Words<2>{{float_bits(acc[t][r]), float_bits(acc[t][2 + r])}});
-        acc[t][r] = acc[t][2 + r] = 0;
+      for (int p = 0; p < kPanels; ++p) {
+        decode_terms<kCodes>(batch[p].codes[k], {w.exponents, w.zero}, tables, weights[p]);
+        scales_of(w, batch[p], own[p], k, scales[p]);
+      }
+      UNROLL
+      for (int t = 0; t < kTiles; ++t) {
+        InputWords<kTerms> words;
+        UNROLL
+        for (int u = 0; u < kTerms; ++u) {
+          load_matrices(words.b[u], inputs + (u * kTermBytes + row_at(8 * t + lane() % 8) + k * kPreparedBlock +
+                                              16 * (lane() / 8)));
+        }
+        float sums[2][2] = {};
+        if constexpr (Format::kMinima) {
+          UNROLL
+          for (int r = 0; r < 2; ++r) {
+            const Words<2> halves =
+                load<2>(inputs + (kSumsAt + (row_of(8 * t + 2 * (lane() % 4) + r) * kBatch + k) * 8));
+            sums[r][0] = bits_float(halves.w[0]), sums[r][1] = bits_float(halves.w[1]);
+          }
+        }
+        UNROLL
+        for (int p = 0; p < kPanels; ++p) multiply_block<Format, kTerms>(acc[p][t], weights[p], words, scales[p], sums);
       }
     }
   }
 
-  // A range of the panel of W, and then of that of `up`, as one stream of batches.
-  DEVICE static void sum_range(const WeightShape& w, Global<const uint8_t> panel, Global<const uint8_t> up,
-                               const InputRows& in, int range) {
-    const int begin = range_begin(w.blocks, range), end = range_begin(w.blocks, range + 1);
-    const int batches = (end - begin + kBatch - 1) / kBatch, all = up != nullptr ? 2 * batches : batches;
+  DEVICE static Shared<float> sums_of(int range) { return shared<float>(static_cast<size_t>(range * kWarpBytes)); }
+
+  // The sums of the warp's range, left in shared memory.
+  DEVICE static void sum_range(const WeightShape& w, const Global<const uint8_t> (&panels)[kPanels],
+                               const InputRows& in) {
+    const int begin = range_begin(w.blocks, warp()), end = range_begin(w.blocks, warp() + 1);
+    const int batches = (end - begin + kBatch - 1) / kBatch;
     TableWords tables[kOwnTerms] = {};
     load_tables<kCodes>(w.tables, tables);
-    float acc[kTiles][4] = {};
-    if (batches == 0) {
-      store_sums(range, acc);
-      if (up != nullptr) store_sums(kSplits + range, acc);
-      return;
-    }
-    Batch now{}, next{};
-    load_batch(w, panel, begin, end, now);
-    copy_inputs(in, begin, end - begin, 0);
-    clear_inputs(in);
-    int block = begin;
-    for (int batch = 0; batch < all; ++batch) {
-      const int following = block + kBatch < end ? block + kBatch : begin;
-      if (batch + 1 < all) load_batch(w, batch + 1 < batches ? panel : up, following, end, next);
-      sync_warp();  // all lanes have read what the slot holds
-      copy_inputs(in, following, batch + 1 < all ? end - following : 0, batch + 1);
-      wait_copies<1>();
-      sync_warp();
-      const size_t slot = static_cast<size_t>((warp() * 2 + batch % 2) * kSlotBytes);
-      if (block + kBatch <= end) {
-        multiply_blocks<true>(w, tables, now, slot, kBatch, acc);
-      } else {
-        multiply_blocks<false>(w, tables, now, slot, end - block, acc);
+    float acc[kPanels][kTiles][4] = {};
+    if (batches > 0) {
+      // Two batches take turns: if one were copied to the other, it would have to come before the next is requested.
+      Batch even[kPanels] = {}, odd[kPanels] = {};
+      load_batch(w, panels, begin, end, even);
+      copy_inputs(in, begin, end - begin, 0);
+      clear_inputs();
+      int batch = 0;
+      const int whole = (end - begin) / kBatch;
+      const auto multiply = [&](const Batch(&now)[kPanels], Batch(&next)[kPanels]) {
+        const int following = begin + (batch + 1) * kBatch;
+        if (following < end) load_batch(w, panels, following, end, next);
+        sync_warp();  // all lanes have read what the slot holds
+        copy_inputs(in, following, end - following, batch + 1);
+        wait_copies<1>();
+        sync_warp();
+        multiply_blocks<true>(w, tables, now, in.rows, slot_of(batch), kBatch, acc);
+        ++batch;
+      };
+      while (batch + 1 < whole) {
+        multiply(even, odd);
+        multiply(odd, even);
       }
-      if (batch + 1 == batches) store_sums(range, acc);
-      block = following;
-      now = next;
+      if (batch < whole) {
+        multiply(even, odd);
+        UNROLL
+        for (int p = 0; p < kPanels; ++p) even[p] = odd[p];
+      }
+      wait_copies<0>();
+      sync_warp();
+      if (batch < batches)
+        multiply_blocks<false>(w, tables, even, in.rows, slot_of(batch), end - begin - batch * kBatch, acc);
     }
-    wait_copies<0>();
-    if (up != nullptr) store_sums(kSplits + range, acc);
+    sync_warp();
+    const int g = lane() / 4, i = lane() % 4;
+    UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      UNROLL
+      for (int t = 0; t < kTiles; ++t) {
+        UNROLL
+        for (int r = 0; r < 2; ++r)
+          store(sums_of(warp()) + (p * kSumFloats + (8 * t + 2 * i + r) * kRowFloats + 2 * g),
+                Words<2>{{float_bits(acc[p][t][r]), float_bits(acc[p][t][2 + r])}});
+      }
+    }
   }
 
-  // Rows [row, row + kRows) of the part, as far as there are so many.
+  // Outputs 4n .. 4n+3 of row r of panel p: the ranges added in order.
+  DEVICE static void add_ranges(int p, int r, int n, float (&to)[4]) {
+    UNROLL
+    for (int s = 0; s < kSplits; ++s) {
+      const Words<4> part = load<4>(sums_of(s) + (p * kSumFloats + r * kRowFloats + 4 * n));
+      UNROLL
+      for (int k = 0; k < 4; ++k) to[k] = s == 0 ? bits_float(part.w[k]) : to[k] + bits_float(part.w[k]);
+    }
+  }
+
+  // Rows [row, row + kRows) of the part, as far as there are so many. panel: the first.
   DEVICE void multiply_rows(const LinearMatrix& m, const LinearPart& part, int panel, int row) const {
-    const int rows = part.rows - row;
-    const auto at = static_cast<ptrdiff_t>(panel) * m.w.panel_bytes;
+    const bool gated = part.up != nullptr;
+    const int rows = part.rows - row < kRows ? part.rows - row : kRows;
     const InputRows in{part.x + static_cast<ptrdiff_t>(row) * work.x.stride, work.x.stride, rows,
                        m.w.blocks * kPreparedBlock};
+    Global<const uint8_t> panels[kPanels];
+    UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      const int own = gated || panel + p >= panels_of(m.w) ? panel : panel + p;  // one that exists
+      panels[p] = (gated && p > 0 ? part.up : part.data) + static_cast<ptrdiff_t>(own) * m.w.panel_bytes;
+    }
     sync_block();  // the sums of earlier rows have been read
-    sum_range(m.w, part.data + at, part.up != nullptr ? part.up + at : part.up, in, warp());
+    sum_range(m.w, panels, in);
     sync_block();
-    const auto sums = shared<float>(kInputBytes);
-    for (int k = thread(); k < kRows * kPanel; k += kThreads) {
-      const int r = k / kPanel, o = k % kPanel, output = panel * kPanel + o;
-      if (r >= rows || output >= m.w.rows) continue;
-      const auto total = [&](int first) {
-        float sum = sums[first * kSumFloats + r * kRowFloats + o];
-        UNROLL
-        for (int s = 1; s < kSplits; ++s) sum += sums[(first + s) * kSumFloats + r * kRowFloats + o];
-        return sum;
-      };
-      finish_output(m, part, row + r, output, total(0), part.up != nullptr ? total(kSplits) : 0.0f);
+    const int fours = gated ? kPanel / 4 : kPanels * kPanel / 4;
+    for (int k = thread(); k < rows * fours; k += kThreads) {
+      const int r = k / fours, n = k % fours;
+      float values[4], ups[4] = {};
+      add_ranges(gated ? 0 : n / 4, r, n % 4, values);
+      if constexpr (kPanels > 1) {
+        if (gated) add_ranges(1, r, n, ups);
+      }
+      finish_outputs(m, part, row + r, panel * kPanel + 4 * n, 4, values, ups);
     }
   }
 
-  // Weights of the warp's range, which no launch writes. Which matrix it is may be known only later: then nothing.
+  // What no launch writes: the weights of the warp's range, and its part of the panel's scales. Which matrix it is may be known
+  // only later: then nothing.
   DEVICE void prefetch_range(const LinearMatrix& m, int panel) const {
     if (work.parts.matrices != nullptr) return;
     const int begin = range_begin(m.w.blocks, warp()), end = range_begin(m.w.blocks, warp() + 1);
     constexpr int kLine = 128;
-    const auto at = m.data + (static_cast<ptrdiff_t>(panel) * m.w.panel_bytes + m.w.codes);
     const int first = begin * kCodeBlockBytes<kCodes> / kLine * kLine, bytes = end * kCodeBlockBytes<kCodes> - first;
-    for (int k = kLine * lane(); k < bytes && k < kPrefetchedBytes; k += 32 * kLine) prefetch(at + (first + k));
+    UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      const int own = work.gated != 0 || panel + p >= panels_of(m.w) ? panel : panel + p;
+      const auto at = (work.gated != 0 && p > 0 ? m.up : m.data) + static_cast<ptrdiff_t>(own) * m.w.panel_bytes;
+      for (int k = kLine * lane(); k < bytes && k < kPrefetchedBytes; k += 32 * kLine)
+        prefetch(at + (m.w.codes + first + k));
+      if constexpr (Format::kScales) {
+        const int scales = kLine * (warp() * 32 + lane());
+        if (scales < m.w.codes) prefetch(at + scales);
+      }
+    }
   }
 
   DEVICE void operator()() const {
-    int panel = block_x();
-    const LinearMatrix& m = find_matrix(work, panel, 1);
+    const int together = work.gated != 0 ? 1 : kPanels;
+    int panel = block_x() * together;
+    const LinearMatrix& m = find_matrix(work, panel, together);
     prefetch_range(m, panel);
     wait_previous();
     const LinearPart part = find_part(work, m);

@@ -209,14 +209,20 @@ struct LinearOfTiles {
     const int g = lane() / 4, i = lane() % 4, p = warp() % kDown * 2;
     const bool gated = part.up != nullptr;
     for (int t = 0; t < kTiles; ++t) {
-      for (int d = 0; d < 4; ++d) {
-        const int r = row + (warp() / kDown * kTiles + t) * 8 + 2 * i + d % 2;
+      for (int e = 0; e < 2; ++e) {
+        const int r = row + (warp() / kDown * kTiles + t) * 8 + 2 * i + e;
         if (r >= part.rows) continue;
-        const float first = totals[(4 * t + d) * kThreads + thread()],
-                    second = totals[(4 * (kTiles + t) + d) * kThreads + thread()];
-        const int output = panels.number(p) * kPanel + 2 * g + d / 2;
-        if (output < m.w.rows) finish_output(m, part, r, output, first, second);
-        if (!gated && output + kPanel < m.w.rows) finish_output(m, part, r, output + kPanel, second, 0.0f);
+        const auto two = [&](int first, float(&to)[4]) {  // outputs 2g and 2g + 1
+          to[0] = totals[(4 * first + e) * kThreads + thread()],
+          to[1] = totals[(4 * first + 2 + e) * kThreads + thread()];
+        };
+        float values[4] = {}, others[4] = {};
+        two(t, values);
+        two(kTiles + t, others);
+        const int output = panels.number(p) * kPanel + 2 * g;
+        finish_outputs(m, part, r, output, 2, values, others);
+        float none[4] = {};
+        if (!gated) finish_outputs(m, part, r, output + kPanel, 2, others, none);
       }
     }
   }

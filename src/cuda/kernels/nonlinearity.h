@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/unroll.h"
 #include "kernels/lanes.h"
 #include "kernels/nonlinearity.h"
 
@@ -79,33 +80,62 @@ DEVICE float gelu_tanh_lane(float x) {
   return fma_of(half, tanh_lane(x * fma_of(c::kCubic, x * x, c::kLinear)), half);
 }
 
-// Any nonlinearity but kClampedSwiglu.
-DEVICE float nonlinear_of(Nonlinearity f, float x) {
-  const float positive = 0.0f > x ? 0.0f : x;  // NaN stays
-  switch (f) {
-    case Nonlinearity::kSilu:
-      return silu_lane(x);
-    case Nonlinearity::kGelu:
-      return gelu_lane(x);
-    case Nonlinearity::kGeluTanh:
-      return gelu_tanh_lane(x);
-    case Nonlinearity::kRelu:
-      return positive;
-    case Nonlinearity::kRelu2:
-      return positive * positive;
-    case Nonlinearity::kSigmoid:
-      return sigmoid_lane(x);
-    default:
-      return x;
-  }
+DEVICE float relu_lane(float x) { return 0.0f > x ? 0.0f : x; }  // NaN stays
+
+template <int N, class Function>
+DEVICE void for_each_of(float (&x)[N], const Function& f) {
+  UNROLL
+  for (int k = 0; k < N; ++k) x[k] = f(x[k]);
 }
 
-// f(gate) * up, for any nonlinearity. `alpha` and `limit`: of kClampedSwiglu.
+// x = f(x), for any nonlinearity but kClampedSwiglu: branches once for all of them.
+template <int N>
+DEVICE void apply_nonlinearity(Nonlinearity f, float (&x)[N]) {
+  switch (f) {
+    case Nonlinearity::kSilu:
+      return for_each_of(x, [](float v) { return silu_lane(v); });
+    case Nonlinearity::kGelu:
+      return for_each_of(x, [](float v) { return gelu_lane(v); });
+    case Nonlinearity::kGeluTanh:
+      return for_each_of(x, [](float v) { return gelu_tanh_lane(v); });
+    case Nonlinearity::kRelu:
+      return for_each_of(x, [](float v) { return relu_lane(v); });
+    case Nonlinearity::kRelu2:
+      return for_each_of(x, [](float v) { return relu_lane(v) * relu_lane(v); });
+    case Nonlinearity::kSigmoid:
+      return for_each_of(x, [](float v) { return sigmoid_lane(v); });
+    default:
+      return;
+  }
+}
+DEVICE float nonlinear_of(Nonlinearity f, float x) {
+  float one[1] = {x};
+  apply_nonlinearity(f, one);
+  return one[0];
+}
+
+// x = f(x), or gated f(x) * up, for any nonlinearity. `alpha` and `limit`: of kClampedSwiglu.
+template <int N>
+DEVICE void apply(Nonlinearity f, float (&x)[N], bool gated, const float (&up)[N], float alpha, float limit) {
+  if (f == Nonlinearity::kClampedSwiglu) {
+    UNROLL
+    for (int k = 0; k < N; ++k) {
+      const float g = limit < x[k] ? limit : x[k], below = limit < up[k] ? limit : up[k],  // NaN stays
+          clamped = -limit > below ? -limit : below;
+      x[k] = (clamped + 1.0f) * (g / (1.0f + exp_lane(-(alpha * g))));
+    }
+    return;
+  }
+  apply_nonlinearity(f, x);
+  UNROLL
+  for (int k = 0; k < N; ++k)
+    if (gated) x[k] *= up[k];
+}
 DEVICE float gated_of(Nonlinearity f, float gate, float up, float alpha, float limit) {
-  if (f != Nonlinearity::kClampedSwiglu) return nonlinear_of(f, gate) * up;
-  const float g = limit < gate ? limit : gate, below = limit < up ? limit : up,  // NaN stays
-      clamped = -limit > below ? -limit : below;
-  return (clamped + 1.0f) * (g / (1.0f + exp_lane(-(alpha * g))));
+  float one[1] = {gate};
+  const float other[1] = {up};
+  apply(f, one, true, other, alpha, limit);
+  return one[0];
 }
 
 }  // namespace quire::cuda

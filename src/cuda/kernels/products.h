@@ -115,18 +115,52 @@ struct Finish {
   bool gates_target = false;  // the target holds the other factor: y = f(value) * y. Without `up` and `accumulate`
 };
 
-// value: x W^T of an output. up: that of the other matrix, if `gated`. y: the target's number.
-DEVICE void finish(const Finish& to, int output, float value, bool gated, float up, Global<float> y) {
-  if (to.bias != nullptr) value += to.bias[output];
-  if (gated || to.gates_target) {
-    if (to.gates_target) up = *y;
-    if (to.up_bias != nullptr) up += to.up_bias[output];
-    value = gated_of(to.f, value, up, to.alpha, to.limit);
-  } else {
-    value = nonlinear_of(to.f, value);
+// values: x W^T of `count` outputs of a row from `output` on, at most 4. ups: those of the other matrix, if `gated`. y: the
+// targets' numbers. fours: y is at a multiple of 16 bytes. All branches are the same for all threads, but for the last outputs.
+DEVICE void finish(const Finish& to, int output, int count, float (&values)[4], bool gated, float (&ups)[4],
+                   Global<float> y, bool fours) {
+  const bool whole = fours && count >= 4;
+  float before[4] = {};
+  if (to.accumulate || to.gates_target) {
+    if (whole) {
+      const Words<4> words = load<4>(y);
+      UNROLL
+      for (int k = 0; k < 4; ++k) before[k] = bits_float(words.w[k]);
+    } else {
+      UNROLL
+      for (int k = 0; k < 4; ++k)
+        if (k < count) before[k] = y[k];
+    }
   }
-  if (to.scale != 1.0f) value *= to.scale;
-  *y = to.accumulate ? *y + value : value;
+  const auto add_bias = [&](Global<const float> bias, float(&x)[4]) {
+    if (bias == nullptr) return;
+    UNROLL
+    for (int k = 0; k < 4; ++k)
+      if (k < count) x[k] += bias[output + k];
+  };
+  add_bias(to.bias, values);
+  if (to.gates_target) {
+    UNROLL
+    for (int k = 0; k < 4; ++k) ups[k] = before[k];
+  }
+  gated = gated || to.gates_target;
+  if (gated) add_bias(to.up_bias, ups);
+  apply(to.f, values, gated, ups, to.alpha, to.limit);
+  UNROLL
+  for (int k = 0; k < 4; ++k) {
+    if (to.scale != 1.0f) values[k] *= to.scale;
+    if (to.accumulate) values[k] = before[k] + values[k];
+  }
+  if (whole) {
+    Words<4> words;
+    UNROLL
+    for (int k = 0; k < 4; ++k) words.w[k] = float_bits(values[k]);
+    store(y, words);
+  } else {
+    UNROLL
+    for (int k = 0; k < 4; ++k)
+      if (k < count) y[k] = values[k];
+  }
 }
 
 }  // namespace quire::cuda

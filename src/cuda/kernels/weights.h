@@ -160,6 +160,49 @@ DEVICE Scales convert_scales(const WeightShape& w, const ScaleWords& from) {
   return to;
 }
 
+// The forms of scales that loops over blocks are compiled for, because they are frequent: kHalf: float16, one a block, and
+// minima too; kSuper: ScaleKind::kSuper, and minima ZeroKind::kSuper. kAny: all, chosen by the matrix.
+enum class ScaleForm : uint8_t { kAny, kHalf, kSuper };
+
+// load_scales() and convert_scales() of matrices that have the form. minima: minima_of(w).
+template <ScaleForm kForm>
+DEVICE void load_scales_as(const WeightShape& w, Global<const uint8_t> panel, int block, int half, bool minima, int g,
+                           ScaleWords& to) {
+  if constexpr (kForm == ScaleForm::kHalf) {
+    const int at = 2 * kPanel * block + 4 * g;
+    to.scale[0] = load_once<1>(panel + (w.scales + at)).w[0];
+    if (minima) to.minimum[0] = load_once<1>(panel + (w.minima + at)).w[0];
+  } else if constexpr (kForm == ScaleForm::kSuper) {
+    const int group = w.halves ? 2 * block + half : block, entry = group * kPanel + 2 * g;
+    const int super = 2 * (block / (kSuperInputs / kBlockInputs) * kPanel + 2 * g);
+    to.scale[0] = cast<const uint16_t>(panel + (w.scales + entry))[0];
+    to.super = load<1>(panel + super).w[0];
+    if (!minima) return;
+    to.minimum[0] = cast<const uint16_t>(panel + (w.minima + entry))[0];
+    to.super_minimum = load<1>(panel + (w.super_minima + super)).w[0];
+  } else {
+    load_scales(w, panel, block, half, g, to);
+  }
+}
+template <ScaleForm kForm>
+DEVICE Scales convert_scales_as(const WeightShape& w, const ScaleWords& from, bool minima) {
+  Scales to{};
+  if constexpr (kForm == ScaleForm::kHalf) {
+    to.scale[0] = low_f16(from.scale[0]), to.scale[1] = high_f16(from.scale[0]);
+    if (minima) to.minimum[0] = low_f16(from.minimum[0]), to.minimum[1] = high_f16(from.minimum[0]);
+    return to;
+  } else if constexpr (kForm == ScaleForm::kSuper) {
+    to.scale[0] = low_f16(from.super) * w.factor * int8_number(from.scale[0] & 0xFF);
+    to.scale[1] = high_f16(from.super) * w.factor * int8_number(from.scale[0] >> 8 & 0xFF);
+    if (!minima) return to;
+    to.minimum[0] = -(low_f16(from.super_minimum) * int8_number(from.minimum[0] & 0xFF));
+    to.minimum[1] = -(high_f16(from.super_minimum) * int8_number(from.minimum[0] >> 8 & 0xFF));
+    return to;
+  } else {
+    return convert_scales(w, from);
+  }
+}
+
 // Those that lane 4 * g + `from` has.
 template <bool kMinima>
 DEVICE Scales shuffle_scales(const Scales& scales, int from) {

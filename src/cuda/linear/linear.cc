@@ -42,6 +42,11 @@ Finish finish_of(const Projection& p) {
           .accumulate = p.accumulate};
 }
 
+// LinearMatrix::fours of targets that begin so many columns apart.
+int32_t in_fours(const Rows& y, int step) {
+  return reinterpret_cast<uintptr_t>(y.data) % 16 == 0 && y.stride % 4 == 0 && step % 4 == 0 ? 1 : 0;
+}
+
 const uint8_t* panels_at(const PackedMatrix& m) { return reinterpret_cast<const uint8_t*>(m.data); }
 
 // `together`: whether `up` is multiplied in the same pass.
@@ -51,7 +56,8 @@ LinearMatrix linear_matrix(Stream& stream, const Projection& p, bool together) {
           .up = together ? panels_at(p.up->weight) : nullptr,
           .finish = finish_of(p),
           .y = p.y.data,
-          .y_stride = static_cast<int32_t>(p.y.stride)};
+          .y_stride = static_cast<int32_t>(p.y.stride),
+          .fours = in_fours(p.y, 0)};
 }
 
 void launch_codes(Stream& stream, Codes codes, const LinearLaunch& l) {
@@ -167,6 +173,7 @@ void project_parts(Stream& stream, const PreparedRows& x, Activations form, cons
   m.finish.f = p.f, m.finish.alpha = p.alpha, m.finish.limit = p.limit, m.finish.gates_target = p.gates_target;
   m.y = p.y.data;
   m.y_stride = static_cast<int32_t>(p.y.stride);
+  m.fours = in_fours(p.y, p.parts.y_step);
   work.count = 1;
   work.gated = p.gated ? 1 : 0;
   work.rows = p.most_rows;

@@ -29,6 +29,21 @@ inline int panel_tiles(const LinearWork& work, int panels) {
   return tiles;
 }
 
+// The form of a matrix's scales, of those that kernels are compiled for.
+inline ScaleForm scale_form(const WeightShape& w) {
+  const bool plain = w.zeros == ZeroKind::kConstant;
+  if (w.scale == ScaleKind::kF16 && w.group_blocks == 1 && !w.halves && (plain || w.zeros == ZeroKind::kF16))
+    return ScaleForm::kHalf;
+  if (w.scale == ScaleKind::kSuper && w.group_blocks == 1 && (plain || w.zeros == ZeroKind::kSuper))
+    return ScaleForm::kSuper;
+  return ScaleForm::kAny;
+}
+// Of weights with these codes, the form that is frequent.
+template <Codes kCodes, bool kHalves>
+inline constexpr bool kCanBeHalf = kHasScales<kCodes> && !kHalves && kCodes != Codes::kFloat4 && kCodes != Codes::kE4M3;
+template <Codes kCodes, bool kHalves>
+inline constexpr bool kCanBeSuper = kHalves ? kCodes == Codes::kU6 : kCodes == Codes::kU4 || kCodes == Codes::kU5;
+
 // Calls run.operator()<codes>().
 template <class Run>
 void with_codes(Codes codes, const Run& run) {

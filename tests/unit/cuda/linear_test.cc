@@ -155,8 +155,8 @@ TEST_F(CudaLinear, IsTheReferencesButForRoundingInEveryFormat) {
 TEST_F(CudaLinear, HasTheSameBitsForAnyNumberOfRows) {
   std::mt19937 random(2);
   const int most = 75;
-  for (const TensorType type :
-       {TensorType::BF16, TensorType::F16, TensorType::Q4_K, TensorType::Q6_K, TensorType::Q8_0}) {
+  for (const TensorType type : {TensorType::BF16, TensorType::F16, TensorType::Q4_0, TensorType::Q4_1, TensorType::Q4_K,
+                                TensorType::Q6_K, TensorType::Q8_0}) {
     const int outputs = 37, cols = 768;
     const auto weights = testing::random_matrix(type, outputs, cols, random);
     const std::vector<float> x = random_rows(most, cols, random);
@@ -164,7 +164,7 @@ TEST_F(CudaLinear, HasTheSameBitsForAnyNumberOfRows) {
     for (const Activations form : {Activations::kBf16, Activations::kF32}) {
       if (form == Activations::kF32 && type != TensorType::Q6_K) continue;
       const std::vector<float> all = run(c, form, x, most);
-      for (const int rows : {1, 9, 17, 40}) {
+      for (const int rows : {1, 8, 9, 17, 40}) {
         for (const int first : {0, most - rows}) {
           const std::vector<float> some = run(c, form, x, rows, first);
           ASSERT_EQ(std::memcmp(some.data(), &all[static_cast<size_t>(first * outputs)], some.size() * sizeof(float)),
@@ -200,17 +200,17 @@ TEST_F(CudaLinear, HasTheSameBitsInTilesInEveryFormat) {
   }
 }
 
-// The kernel of warpgroups, which the device chooses for more than 32 rows of 16 blocks: every format, all ranges in one
+// The kernel of warpgroups, which the device chooses for more than 64 rows of 16 blocks: every format, all ranges in one
 // block of threads or each in its own.
 TEST_F(CudaLinear, HasTheSameBitsByWarpgroups) {
   std::mt19937 random(11);
   Stream with_scratch(*device_, false, size_t{1} << 20);
-  const int rows = 40, outputs = 37;
+  const int rows = 66, outputs = 37, cols = 1024;
   for (const testing::Weights& w : testing::all_weights()) {
-    const auto weights = testing::random_matrix(w, outputs, 512, random);
+    const auto weights = testing::random_matrix(w, outputs, cols, random);
     ASSERT_TRUE(takes_many_rows(device_->facts(), weights.matrix, 1, rows) || weights.matrix.format.group == 16)
         << w.name;
-    const std::vector<float> x = random_rows(rows, 512, random);
+    const std::vector<float> x = random_rows(rows, cols, random);
     const Case c{.w = &weights.matrix};
     const std::vector<float> expected = run(c, Activations::kBf16, x, rows, 0, LinearChoice::kRows);
     for (Stream* const stream : {&stream_, &with_scratch}) {

@@ -11,15 +11,35 @@
 
 namespace quire::cuda {
 
-template <class Format, int kTerms, int kTiles>
+template <class Format, int kTerms, int kTiles, int kPanels, ScaleForm kForm = ScaleForm::kAny>
 void launch_rows(Stream& stream, const LinearLaunch& launch) {
-  using Kernel = LinearOfRows<Format, kTerms, kTiles>;
-  stream.launch({.x = panel_tiles(launch.work, 1),
+  using Kernel = LinearOfRows<Format, kTerms, kTiles, kPanels, kForm>;
+  stream.launch({.x = panel_tiles(launch.work, launch.work.gated != 0 ? 1 : kPanels),
                  .y = (launch.usual_rows + Kernel::kRows - 1) / Kernel::kRows,
                  .z = launch.parts,
                  .threads = Kernel::kThreads,
-                 .shared_bytes = Kernel::shared_bytes(launch.work.gated != 0)},
+                 .shared_bytes = Kernel::kSharedBytes},
                 Kernel{launch.work});
+}
+
+// Up to 8 rows. Two panels in a block share their inputs; with one there are more blocks, for matrices that have few.
+template <class Format, ScaleForm kForm>
+void launch_few_rows(Stream& stream, const LinearLaunch& launch) {
+  const bool one = launch.work.gated == 0 && launch.usual_rows <= 2 &&
+                   panel_tiles(launch.work, 1) * launch.parts < 4 * stream.facts().processors;
+  if (one) return launch_rows<Format, 1, 1, 1, kForm>(stream, launch);
+  launch_rows<Format, 1, 1, 2, kForm>(stream, launch);
+}
+template <class Format>
+void launch_few_rows(Stream& stream, const LinearLaunch& launch) {
+  const ScaleForm form = scale_form(launch.work.matrices[0].w);
+  if constexpr (kCanBeHalf<Format::kCodes, Format::kHalves>) {
+    if (form == ScaleForm::kHalf) return launch_few_rows<Format, ScaleForm::kHalf>(stream, launch);
+  }
+  if constexpr (kCanBeSuper<Format::kCodes, Format::kHalves>) {
+    if (form == ScaleForm::kSuper) return launch_few_rows<Format, ScaleForm::kSuper>(stream, launch);
+  }
+  launch_few_rows<Format, ScaleForm::kAny>(stream, launch);
 }
 
 template <class Kernel>
@@ -35,7 +55,7 @@ LaunchShape tiles_shape(const LinearLaunch& launch) {
 // processor with another; and if each has one. A warp issues about 180 instructions for 32 products of matrices, which take about 200 clocks.
 inline constexpr int64_t kPairedClocks = 400, kAloneClocks = 280;
 // Instructions of a warp of LinearOfRows for 32 inputs by 32 rows.
-inline constexpr int64_t kRowsInstructions = 115;
+inline constexpr int64_t kRowsInstructions = 95;
 
 // Estimates, in clocks for 32 inputs.
 template <class Kernel>
@@ -54,17 +74,16 @@ inline int64_t rows_clocks(const DeviceFacts& facts, const LinearLaunch& launch)
 template <class Format>
 void launch_format(Stream& stream, const LinearLaunch& launch) {
   if (launch.terms == 3) {  // for comparisons, and small routers
-    if (launch.usual_rows <= 8) return launch_rows<Format, 3, 1>(stream, launch);
-    return launch_rows<Format, 3, 2>(stream, launch);
+    if (launch.usual_rows <= 8) return launch_rows<Format, 3, 1, 2>(stream, launch);
+    return launch_rows<Format, 3, 2, 2>(stream, launch);
   }
   // Groups of 16 need more registers for a tile: twice the warps share the rows.
   using Tiles = LinearOfTiles<Format, 1, 2, Format::kHalves ? 4 : 2, Format::kHalves ? 4 : 8>;
-  if (launch.usual_rows <= 8) return launch_rows<Format, 1, 1>(stream, launch);
-  if (launch.usual_rows <= 16) return launch_rows<Format, 1, 2>(stream, launch);
-  const bool rows = launch.choice == LinearChoice::kFastest
-                        ? rows_clocks(stream.facts(), launch) <= tiles_clocks<Tiles>(stream.facts(), launch)
-                        : launch.choice == LinearChoice::kRows;
-  if (rows) return launch_rows<Format, 1, 4>(stream, launch);
+  if (launch.usual_rows <= 8) return launch_few_rows<Format>(stream, launch);
+  if (launch.usual_rows <= 16) return launch_rows<Format, 1, 2, 2>(stream, launch);
+  const bool faster = rows_clocks(stream.facts(), launch) <= tiles_clocks<Tiles>(stream.facts(), launch);
+  const bool rows = launch.choice == LinearChoice::kFastest ? faster : launch.choice == LinearChoice::kRows;
+  if (rows) return launch_rows<Format, 1, 4, 2>(stream, launch);
   stream.launch(tiles_shape<Tiles>(launch), Tiles{launch.work});
 }
 

@@ -1,14 +1,24 @@
 // launch_many_rows(), for the files that instantiate it.
 #pragma once
 
+#include "cuda/kernels/linear_of_bf16_rows.h"
 #include "cuda/kernels/linear_of_many_rows.h"
 #include "cuda/linear/linear_many_rows.h"
 
 namespace quire::cuda {
 
-template <Codes kCodes, bool kHalves>
-void launch_parts_of_blocks(Stream& stream, const LinearLaunch& launch) {
-  using Kernel = LinearOfManyRows<kCodes, kHalves>;
+// What a block takes besides its chunks of 64 inputs, and what FinishSums takes, in the time of a chunk: on an H200.
+inline constexpr int64_t kFixedChunks = 5, kFinishChunks = 8;
+
+// Whether it is faster to give the ranges to blocks of their own. tiles: blocks otherwise.
+inline bool splits_ranges(int64_t tiles, int64_t chunks, int64_t processors) {
+  const auto turns = [&](int64_t blocks) { return (blocks + processors - 1) / processors; };
+  return turns(kSplits * tiles) * (chunks / kSplits + kFixedChunks) + kFinishChunks <
+         turns(tiles) * (chunks + kFixedChunks);
+}
+
+template <class Kernel>
+void launch_tiles_of_rows(Stream& stream, const LinearLaunch& launch) {
   int panel_tiles = 0;
   for (int k = 0; k < launch.work.count; ++k) {
     const int panels = (launch.work.matrices[k].w.rows + kPanel - 1) / kPanel;
@@ -18,8 +28,9 @@ void launch_parts_of_blocks(Stream& stream, const LinearLaunch& launch) {
   const int outputs = panel_tiles * Kernel::kPanels * kPanel;
   const size_t partial_bytes =
       sizeof(float) * kSplits * static_cast<size_t>(launch.usual_rows) * static_cast<size_t>(outputs);
-  // The ranges go to blocks of their own while there are too few blocks for the device.
-  const bool split = panel_tiles * row_tiles < stream.facts().processors && partial_bytes <= stream.scratch_bytes();
+  const int chunks = launch.work.matrices[0].w.blocks / Kernel::kChunkBlocks;
+  const bool split = splits_ranges(panel_tiles * row_tiles, chunks, stream.facts().processors) &&
+                     partial_bytes <= stream.scratch_bytes();
   const auto partials = split ? reinterpret_cast<float*>(stream.scratch()) : nullptr;
   stream.launch({.x = panel_tiles * row_tiles,
                  .z = split ? kSplits : 1,
@@ -27,20 +38,39 @@ void launch_parts_of_blocks(Stream& stream, const LinearLaunch& launch) {
                  .shared_bytes = Kernel::kSharedBytes},
                 Kernel{launch.work, partials, panel_tiles, row_tiles});
   if (!split) return;
-  stream.launch({.x = (outputs + FinishSums::kThreads - 1) / FinishSums::kThreads,
+  stream.launch({.x = (outputs / 4 + FinishSums::kThreads - 1) / FinishSums::kThreads,
                  .y = launch.usual_rows,
                  .threads = FinishSums::kThreads},
                 FinishSums{launch.work, partials, outputs, Kernel::kPanels});
+}
+
+template <Codes kCodes, bool kHalves>
+void launch_tiles_of_form(Stream& stream, const LinearLaunch& launch) {
+  const ScaleForm form = scale_form(launch.work.matrices[0].w);
+  if constexpr (kCanBeHalf<kCodes, kHalves>) {
+    if (form == ScaleForm::kHalf)
+      return launch_tiles_of_rows<LinearOfManyRows<kCodes, kHalves, ScaleForm::kHalf>>(stream, launch);
+  }
+  if constexpr (kCanBeSuper<kCodes, kHalves>) {
+    if (form == ScaleForm::kSuper)
+      return launch_tiles_of_rows<LinearOfManyRows<kCodes, kHalves, ScaleForm::kSuper>>(stream, launch);
+  }
+  launch_tiles_of_rows<LinearOfManyRows<kCodes, kHalves, ScaleForm::kAny>>(stream, launch);
 }
 
 template <Codes kCodes>
 void launch_many_rows(Stream& stream, const LinearLaunch& launch) {
   constexpr bool kCanHaveHalves =
       kCodes == Codes::kU2 || kCodes == Codes::kU3 || kCodes == Codes::kU6 || kCodes == Codes::kFloat4;
-  if constexpr (kCanHaveHalves) {
-    if (launch.work.matrices[0].w.halves) return launch_parts_of_blocks<kCodes, true>(stream, launch);
+  if constexpr (kCodes == Codes::kBf16) {
+    if (launch.usual_rows <= 64) return launch_tiles_of_rows<LinearOfBf16Rows<64>>(stream, launch);
+    return launch_tiles_of_rows<LinearOfBf16Rows<128>>(stream, launch);
+  } else {
+    if constexpr (kCanHaveHalves) {
+      if (launch.work.matrices[0].w.halves) return launch_tiles_of_form<kCodes, true>(stream, launch);
+    }
+    launch_tiles_of_form<kCodes, false>(stream, launch);
   }
-  launch_parts_of_blocks<kCodes, false>(stream, launch);
 }
 
 }  // namespace quire::cuda

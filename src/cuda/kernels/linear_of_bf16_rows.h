@@ -1,0 +1,219 @@
+// Linears of many rows with bf16 weights on GPUs with warpgroups (sm_90a).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/linear.h"
+#include "cuda/kernels/products.h"
+#include "cuda/kernels/unroll.h"
+#include "cuda/kernels/weights.h"
+#include "kernels/packed.h"
+
+namespace quire::cuda {
+
+// A block has kPanels panels, one for each warp of two warpgroups that compute, and kColumns rows of inputs, which a third
+// warpgroup brings to shared memory, kStages chunks of 64 inputs deep, in the 128-byte swizzle. Weights go from global memory to
+// the registers that products read, two chunks ahead: only one warp reads them, and shared memory has no time left.
+//
+// Its bits, and `partials`, are those of LinearOfManyRows, which does the same for weights that are decoded.
+template <int kOfColumns>
+struct LinearOfBf16Rows {
+  static constexpr const char* kName = "linear_of_bf16_rows";
+  static constexpr bool kWaits = true;
+  static constexpr int kComputing = 256, kBringing = 128, kThreads = kComputing + kBringing;
+  static constexpr int kPanels = kComputing / 32, kColumns = kOfColumns, kChunkBlocks = 2;
+  static constexpr int kStages = 8, kStageBytes = kColumns * kChunkBlocks * kPreparedBlock;
+  static constexpr int kSharedBytes = kStages * kStageBytes;
+  static constexpr int kTileFloats = kPanels * kPanel + 8;  // of a row of results in shared memory
+  static_assert(kColumns * kTileFloats * 4 <= kSharedBytes);
+  static constexpr int kRowsPerPass = kBringing / 8, kPasses = kColumns / kRowsPerPass;
+  static constexpr int kRowTilesTogether = 16;  // blocks that run together share weights and inputs
+  static constexpr int kBlockBytes = static_cast<int>(code_block_bytes(Codes::kBf16));
+
+  LinearWork work;
+  Global<float> partials;  // or nullptr
+  int32_t panel_tiles, row_tiles;
+
+  // What a block works on.
+  struct Tile {
+    int panel, row;              // the first, of the matrix and of the rows
+    int panel_of_all;            // of all matrices together
+    int range_begin, range_end;  // ranges
+    int begin, end;              // and their chunks
+  };
+
+  // A meeting of a warpgroup that computes with the one that brings inputs: those of a chunk have come, and the products of the
+  // chunk before the last are done.
+  DEVICE static void meet(int group) {
+    if (group == 0) {
+      sync_part(1, 128 + kBringing);
+    } else {
+      sync_part(2, 128 + kBringing);
+    }
+  }
+  DEVICE static void meet_computing() { sync_part(3, kComputing); }
+
+  DEVICE static int first_chunk(const WeightShape& w, int range) {
+    return (range_begin(w.blocks, range) + kChunkBlocks - 1) / kChunkBlocks;
+  }
+
+  // ---- The warpgroup that brings inputs
+
+  DEVICE void bring(const WeightShape& w, const Tile& tile) const {
+    const int t = thread() - kComputing, piece = t % 8, row = t / 8, rows = work.rows - tile.row;
+    const auto from = work.x.data + (static_cast<ptrdiff_t>(tile.row + row) * work.x.stride + piece * 16);
+    const int to = row * 128 + (piece ^ row % 8) * 16;
+    const auto copy_chunk = [&](int chunk) {
+      if (chunk < tile.end) {
+        const auto stage = shared<uint8_t>(static_cast<size_t>((chunk - tile.begin) % kStages * kStageBytes));
+        const bool exists = 2 * chunk + 1 < w.blocks || piece < 4;
+        UNROLL
+        for (int k = 0; k < kPasses; ++k) {
+          const bool valid = exists && row + k * kRowsPerPass < rows;
+          const auto x = from + (static_cast<ptrdiff_t>(k * kRowsPerPass) * work.x.stride +
+                                 chunk * (kChunkBlocks * kPreparedBlock));
+          copy_async<16>(stage + (to + k * kRowsPerPass * 128), valid ? x : work.x.data, valid);
+        }
+      }
+      commit_copies();
+    };
+    wait_previous();
+    ROLLED
+    for (int k = 0; k < kStages - 2; ++k) copy_chunk(tile.begin + k);
+    ROLLED
+    for (int chunk = tile.begin; chunk < tile.end; ++chunk) {
+      wait_copies<kStages - 3>();
+      fence_shared();
+      meet(0);
+      meet(1);
+      copy_chunk(chunk + kStages - 2);
+    }
+  }
+
+  // ---- The warpgroups that compute
+
+  // The weights of a chunk as multiply_bf16_wide() reads them: [blocks][steps][words].
+  struct Weights {
+    uint32_t a[kChunkBlocks][2][4];
+  };
+  // lane: where the lane's weights of the panel begin.
+  DEVICE static void load_chunk(Global<const uint8_t> lane, int chunk, int blocks, Weights& to) {
+    UNROLL
+    for (int b = 0; b < kChunkBlocks; ++b) {
+      const auto block = lane + static_cast<ptrdiff_t>(chunk * kChunkBlocks + b) * kBlockBytes;
+      const bool exists = b == 0 || chunk * kChunkBlocks + b < blocks;
+      UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const Words<2> pair = exists ? load<2>(block + 64 * j) : Words<2>{};
+        to.a[b][j / 2][2 * (j % 2)] = pair.w[0], to.a[b][j / 2][2 * (j % 2) + 1] = pair.w[1];
+      }
+    }
+  }
+
+  DEVICE void compute(const LinearMatrix& m, const Tile& tile) const {
+    const WeightShape& w = m.w;
+    const int g = lane() / 4, i = lane() % 4, own = tile.panel + warp();
+    const auto weights_of_lane =
+        m.data + (static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes + (w.codes + 256 * i + 8 * g));
+    Weights weights[3];
+    load_chunk(weights_of_lane, tile.begin, w.blocks, weights[0]);
+    if (tile.begin + 1 < tile.end) load_chunk(weights_of_lane, tile.begin + 1, w.blocks, weights[1]);
+    wait_previous();
+
+    float total[kColumns / 2], acc[kColumns / 2];
+    UNROLL
+    for (float& v : total) v = 0;
+    UNROLL
+    for (float& v : acc) v = 0;
+    int chunk = tile.begin, range = tile.range_begin, stop = first_chunk(w, range + 1);
+    while (chunk >= stop && range + 1 < tile.range_end) stop = first_chunk(w, ++range + 1);  // empty ranges
+    bool adds = false;
+    // Multiplies a chunk, and loads the next but one in place of the weights of the chunk before. Whether it was the last.
+    const auto multiply = [&](const Weights& now, Weights& before) {
+      const auto rows = shared<const uint8_t>(static_cast<size_t>((chunk - tile.begin) % kStages * kStageBytes));
+      meet(warp() / 4);
+      fence_products();
+      UNROLL
+      for (int b = 0; b < kChunkBlocks; ++b) {
+        UNROLL
+        for (int s = 0; s < 2; ++s)
+          multiply_bf16_wide<kColumns>(acc, now.a[b][s], product_rows(rows + (b * 64 + s * 32)), adds || b + s > 0);
+      }
+      commit_products();
+      adds = true;
+      wait_products<1>();
+      if (chunk + 2 < tile.end) load_chunk(weights_of_lane, chunk + 2, w.blocks, before);
+      if (++chunk < stop) return false;
+      wait_products<0>();
+      hold_products(acc);
+      UNROLL
+      for (int n = 0; n < kColumns / 2; ++n) total[n] += acc[n];
+      adds = false;
+      while (chunk >= stop && range + 1 < tile.range_end) stop = first_chunk(w, ++range + 1);
+      return chunk >= tile.end;
+    };
+    if (chunk < tile.end) {
+      while (true) {
+        if (multiply(weights[0], weights[2])) break;
+        if (multiply(weights[1], weights[0])) break;
+        if (multiply(weights[2], weights[1])) break;
+      }
+    }
+    write(m, tile, total);
+  }
+
+  // Through shared memory, so that a thread has four neighbouring outputs, of every eighth row.
+  DEVICE void write(const LinearMatrix& m, const Tile& tile, const float (&total)[kColumns / 2]) const {
+    const int g = lane() / 4, i = lane() % 4;
+    meet_computing();
+    const auto results = shared<float>(0);
+    UNROLL
+    for (int n = 0; n < kColumns / 2; n += 4) {
+      UNROLL
+      for (int e = 0; e < 2; ++e)
+        store(results + ((n / 4 * 8 + 2 * i + e) * kTileFloats + warp() * kPanel + 2 * g),
+              Words<2>{{float_bits(total[n + e]), float_bits(total[n + 2 + e])}});
+    }
+    meet_computing();
+    const int rows = work.rows - tile.row < kColumns ? work.rows - tile.row : kColumns;
+    const LinearPart part{m.data, nullptr, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows};
+    constexpr int kFours = kPanels * kPanel / 4, kRowsTogether = kComputing / kFours;
+    const int column = 4 * (thread() % kFours);
+    UNROLL_BY_4
+    for (int row = thread() / kFours; row < rows; row += kRowsTogether) {
+      const Words<4> values = load<4>(results + (row * kTileFloats + column));
+      if (partials != nullptr) {
+        store(partials +
+                  ((static_cast<ptrdiff_t>(block_z()) * work.rows + tile.row + row) * (panel_tiles * kPanels * kPanel) +
+                   tile.panel_of_all * kPanel + column),
+              values);
+      } else {
+        finish_outputs(m, part, tile.row + row, tile.panel * kPanel + column, values);
+      }
+    }
+  }
+
+  DEVICE void operator()() const {
+    // Neighbouring blocks share panels and rows: kRowTilesTogether row tiles for each panel tile.
+    const int together = kRowTilesTogether * panel_tiles, first = block_x() / together * kRowTilesTogether;
+    const int tiles = row_tiles - first < kRowTilesTogether ? row_tiles - first : kRowTilesTogether;
+    Tile tile;
+    tile.panel = tile.panel_of_all = block_x() % together / tiles * kPanels;
+    tile.row = (first + block_x() % together % tiles) * kColumns;
+    const LinearMatrix& m = find_matrix(work, tile.panel, kPanels);
+    tile.range_begin = partials != nullptr ? block_z() : 0;
+    tile.range_end = partials != nullptr ? block_z() + 1 : kSplits;
+    tile.begin = first_chunk(m.w, tile.range_begin), tile.end = first_chunk(m.w, tile.range_end);
+    if (warp() < kComputing / 32) {
+      raise_registers<232>();
+      compute(m, tile);
+    } else {
+      lower_registers<40>();
+      bring(m.w, tile);
+    }
+  }
+};
+
+}  // namespace quire::cuda

@@ -1,0 +1,228 @@
+// The speed of linears on a device, without a model:
+//
+//   bench_linear [DEVICE [TYPE[,TYPE...] [ROWS[,ROWS...] [HIDDEN INNER]]]]
+//
+// DEVICE: as for --device (cuda); TYPE: as GGUF writes it (BF16, Q4_0). Prints, for the linears of a layer of Llama's 8B shape, or of
+// another, the time of a call, the bytes of weights per second and the products. Weights take turns, so that they come from memory. Then
+// compares rows that were computed one by one with the same rows in steps of 8, 64 and 300, bit for bit.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/team.h"
+#include "base/tensor_type.h"
+#include "engine/device.h"
+#include "ops/backend.h"
+#include "ops/cpu/cpu_backend.h"
+#include "quant/synthetic.h"
+
+namespace quire {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::vector<std::string> words(std::string_view list) {
+  std::vector<std::string> found;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    found.emplace_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return found;
+}
+
+TensorType type_named(std::string_view name) {
+  if (const auto type = tensor_type_from_name(name)) return *type;
+  throw invalid("{} is not a type of weights; use one that GGUF knows, such as BF16 or Q4_0", name);
+}
+
+// One call of project(): matrices of so many outputs that share their inputs.
+struct Shape {
+  const char* name;
+  std::vector<int> outputs;
+  int cols;
+  bool gated = false;
+};
+
+class Bench {
+ public:
+  Bench(Backend& backend, TensorType type, const Shape& shape, int most_rows, size_t in_turn)
+      : backend_(backend), shape_(shape), most_rows_(most_rows) {
+    size_t bytes = 0;
+    for (const int outputs : shape.outputs) bytes += describe_packed(type, outputs, shape.cols).bytes();
+    weight_bytes_ = bytes * (shape.gated ? 2 : 1);
+    const size_t copies = in_turn / weight_bytes_ + 1;
+    for (size_t copy = 0; copy < copies; ++copy) {
+      for (size_t k = 0; k < shape.outputs.size() * (shape.gated ? 2 : 1); ++k) add_matrix(type, k, copy);
+    }
+    OperationLimits limits;
+    limits.max_rows = most_rows;
+    limits.max_positions = most_rows;
+    limits.inputs = {{most_rows, shape.cols}};
+    operations_ = backend.operations(Activations::kBf16, limits);
+    x_ = BackendMemory(backend, rows_bytes(shape.cols));
+    backend.write(x_.data(), x_.size(), [](std::span<std::byte> host) {
+      std::mt19937 random(1);
+      std::normal_distribution<float> normal;
+      for (float& x : std::span(reinterpret_cast<float*>(host.data()), host.size() / sizeof(float))) x = normal(random);
+    });
+    for (const int outputs : shape.outputs) y_.emplace_back(backend, rows_bytes(outputs));
+  }
+
+  void measure(int rows) {
+    const int kSteps = 5, calls = rows > 256 ? 4 : 24;
+    double best = 1e9;
+    for (int step = 0; step < kSteps; ++step) {
+      const auto begin = Clock::now();
+      const Inputs x = prepare(0, rows);
+      for (int call = 0; call < calls; ++call) project(x, 0, rows, call);
+      operations_->finish();
+      best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count() / calls);
+    }
+    double products = 0;
+    for (const int outputs : shape_.outputs)
+      products += double{2} * rows * outputs * shape_.cols * (shape_.gated ? 2 : 1);
+    std::printf("%-8s %5d rows: %9.1f us %8.1f GB/s %8.1f Tflop/s\n", shape_.name, rows, best * 1e6,
+                static_cast<double>(weight_bytes_) / best * 1e-9, products / best * 1e-12);
+    std::fflush(stdout);
+  }
+
+  // Whether rows have the same bits alone and with `rows` - 1 others.
+  bool same_alone(int rows) {
+    clear();
+    project(prepare(0, rows), 0, rows, 0);
+    operations_->finish();
+    const auto together = results();
+    clear();
+    const int step = rows > 64 ? 7 : 1;
+    for (int row = 0; row < rows; row += step) {
+      project(prepare(row, 1), row, 1, 0);
+      operations_->finish();
+    }
+    const auto alone = results();
+    for (size_t k = 0; k < y_.size(); ++k) {
+      const size_t stride = row_stride(shape_.outputs[k]), used = static_cast<size_t>(shape_.outputs[k]);
+      for (int row = 0; row < rows; row += step) {
+        const size_t at = static_cast<size_t>(row) * stride * sizeof(float);
+        if (std::memcmp(&together[k][at], &alone[k][at], used * sizeof(float)) != 0) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  size_t rows_bytes(int cols) const { return static_cast<size_t>(most_rows_) * row_stride(cols) * sizeof(float); }
+  static Rows rows_of(const BackendMemory& memory, int cols) {
+    return {reinterpret_cast<float*>(memory.data()), cols, row_stride(cols)};
+  }
+
+  void add_matrix(TensorType type, size_t k, size_t copy) {
+    const int outputs = shape_.outputs[k % shape_.outputs.size()];
+    Linear linear;
+    linear.weight = describe_packed(type, outputs, shape_.cols);
+    memory_.emplace_back(backend_, linear.weight.bytes());
+    linear.weight.data = memory_.back().data();
+    if (copy == 0) {
+      const auto source = synthetic_matrix(type, outputs, shape_.cols, 0.02f, k);
+      backend_.write(memory_.back().data(), memory_.back().size(), [&](std::span<std::byte> host) {
+        pack_panels(linear.weight, type, source, host.data(), 0, linear.weight.panels());
+      });
+    } else {
+      const size_t like = linears_.size() % (shape_.outputs.size() * (shape_.gated ? 2 : 1));
+      backend_.copy(memory_.back().data(), linears_[like].weight.data, memory_.back().size());
+    }
+    linears_.push_back(linear);
+  }
+
+  Inputs prepare(int row, int rows) {
+    return operations_->prepare(rows_of(x_, shape_.cols).from(row), {}, rows, {&linears_[0]}, {});
+  }
+  void project(const Inputs& x, int row, int rows, int call) {
+    const size_t matrices = shape_.outputs.size(), each = matrices * (shape_.gated ? 2 : 1);
+    const size_t first = static_cast<size_t>(call) * each % linears_.size();
+    std::vector<Projection> list;
+    for (size_t k = 0; k < matrices; ++k) {
+      list.push_back({.w = &linears_[first + k], .y = rows_of(y_[k], shape_.outputs[k]).from(row)});
+      if (shape_.gated) list.back().up = &linears_[first + matrices + k], list.back().f = Nonlinearity::kSilu;
+    }
+    operations_->project(x, list, rows);
+  }
+
+  void clear() {
+    for (const BackendMemory& y : y_) {
+      backend_.write(y.data(), y.size(),
+                     [](std::span<std::byte> host) { std::memset(host.data(), 0xFF, host.size()); });
+    }
+  }
+  std::vector<std::vector<std::byte>> results() {
+    std::vector<std::vector<std::byte>> all;
+    for (const BackendMemory& y : y_) {
+      HostCopy copy;
+      const auto bytes = backend_.view(y.data(), y.size(), copy);
+      all.emplace_back(bytes.begin(), bytes.end());
+    }
+    return all;
+  }
+
+  Backend& backend_;
+  const Shape shape_;
+  const int most_rows_;
+  size_t weight_bytes_ = 0;
+  std::vector<BackendMemory> memory_, y_;
+  std::vector<Linear> linears_;
+  BackendMemory x_;
+  std::unique_ptr<Operations> operations_;
+};
+
+int run(std::span<char* const> args) {
+  Team team(1);
+  CpuBackend cpu("auto", team);
+  const std::unique_ptr<Backend> device = open_device(args.size() > 1 ? args[1] : "cuda", cpu);
+  Backend& backend = device ? *device : static_cast<Backend&>(cpu);
+  // On a processor, to see that this program works.
+  const int hidden = args.size() > 5 ? std::atoi(args[4]) : device ? 4096 : 256;
+  const int inner = args.size() > 5 ? std::atoi(args[5]) : device ? 14336 : 1024;
+  std::vector<int> rows;
+  for (const std::string& n : words(args.size() > 3 ? args[3] : device ? "1,8,64,512,4096" : "1,8"))
+    rows.push_back(std::atoi(n.c_str()));
+  const int most = std::max(300, *std::max_element(rows.begin(), rows.end()));
+  const std::vector<Shape> shapes = {{"qkv", {hidden, hidden / 4, hidden / 4}, hidden},
+                                     {"out", {hidden}, hidden},
+                                     {"gate_up", {inner}, hidden, true},
+                                     {"down", {hidden}, inner}};
+  bool same = true;
+  for (const std::string& name : words(args.size() > 2 ? args[2] : "BF16,Q4_0")) {
+    std::printf("%s\n", name.c_str());
+    for (const Shape& shape : shapes) {
+      Bench bench(backend, type_named(name), shape, most, device ? size_t{300} << 20 : 0);
+      for (const int n : rows) bench.measure(n);
+      for (const int n : {8, 64, 300}) {
+        if (bench.same_alone(n)) continue;
+        std::printf("%s %s: rows alone and among %d have DIFFERENT bits\n", name.c_str(), shape.name, n);
+        same = false;
+      }
+    }
+  }
+  if (same) std::printf("rows alone and together have the same bits\n");
+  return same ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace quire
+
+int main(int count, char** arguments) {
+  try {
+    return quire::run({arguments, static_cast<size_t>(count)});
+  } catch (const quire::Error& error) {
+    std::fprintf(stderr, "bench_linear: %s\n", error.what());
+    return 1;
+  }
+}
