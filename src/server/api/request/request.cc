@@ -151,13 +151,15 @@ void settle(ApiDraft& draft) {
   settle_chat(draft);
 }
 
+// Of each kind, so many of a request are kept: enough for the log.
+constexpr size_t kMostNotes = 64;
+
 // null, false, "", [] and {}
 bool means_none(const Json& value) { return value == false || value == "" || (value.is_structured() && value.empty()); }
 
 }  // namespace
 
 void add_note(ApiRequest& request, std::string note) {
-  constexpr size_t kMostNotes = 64;
   if (request.notes.size() == kMostNotes || std::ranges::find(request.notes, note) != request.notes.end()) return;
   request.notes.push_back(std::move(note));
 }
@@ -183,7 +185,7 @@ void read_parameter(ApiDraft& draft, const ApiDefinition& api, std::string_view 
   if (field) {
     read_field(draft, *field, value);
     draft.given.push_back(field->name);
-  } else {
+  } else if (draft.without_effect.size() < kMostNotes) {  // path() searches the body
     draft.without_effect.push_back(value.path());
   }
 }

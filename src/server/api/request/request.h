@@ -105,7 +105,7 @@ struct ApiRequest : Request {
   Json as_sent = Json::object();                      // response: parameters that the answer repeats
   std::string constraint_field;                       // its parameter: "response_format.json_schema.schema"
 
-  std::vector<std::string> without_effect;  // fields that were accepted and do nothing
+  std::vector<std::string> without_effect;  // fields that were accepted and do nothing; of unknown ones, at most 64
   std::vector<std::string> notes;           // what else was left out or changed: sentences, each of them logged once
 };
 
