@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "ops/cpu/attention.h"
 #include "unit/kernels/attention_sequence.h"
+#include "unit/kernels/reference_results.h"
 #include "unit/kernels/testable_kernels.h"
 
 namespace quire {
@@ -63,9 +64,11 @@ class AttentionExtras : public ::testing::TestWithParam<const KernelSet*> {};
 
 TEST_P(AttentionExtras, GiveTheReferencesBitsInAnyTiling) {
   if (GetParam() == &reference_kernels()) return;
+  testing::ReferenceResults references;
   for (const Case& c : cases()) {
-    Sequence reference(c, reference_kernels(), 1), other(c, *GetParam(), 2);
-    const auto expected = reference.run(reference_kernels(), 4, false);
+    Sequence other(c, *GetParam(), 2);
+    const auto& expected =
+        references.next([&] { return Sequence(c, reference_kernels(), 1).run(reference_kernels(), 4, false); });
     const int group = c.heads / c.kv_heads;
     for (const int rows : {1, 3, kMaxTileQueries / group}) {
       if (rows * group > kMaxTileQueries) continue;
@@ -147,12 +150,14 @@ TEST_P(AttentionExtras, TreatExtremeSinksAsTheReferenceDoes) {
 
 // An encoder's batch: sequences whose tokens see each other, in tiles and splits of the operation's choice.
 TEST_P(AttentionExtras, SeeLaterTokensInAnyBatch) {
+  testing::ReferenceResults references;
   for (const int window : {0, 100}) {
     for (const int tokens : {1, 17, 64, 700}) {
       Case c{tokens == 64 ? KvType::kInt4 : KvType::kBf16, 4, 2, 32, tokens, window};
       c.causal = false;
-      Sequence s(c, *GetParam(), 4), reference(c, reference_kernels(), 5);
-      const auto expected = reference.run(reference_kernels(), 1, false);
+      Sequence s(c, *GetParam(), 4);
+      const auto& expected =
+          references.next([&] { return Sequence(c, reference_kernels(), 5).run(reference_kernels(), 1, false); });
       for (const int threads : {1, 3}) {
         Team team(threads);
         AttentionOp op(team, {tokens, tokens, AttentionOp::tiles_per_row(c.heads, c.kv_heads), c.values()});

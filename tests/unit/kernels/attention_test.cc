@@ -13,6 +13,7 @@
 #include "kernels/kernels.h"
 #include "ops/cpu/attention.h"
 #include "unit/kernels/attention_sequence.h"
+#include "unit/kernels/reference_results.h"
 #include "unit/kernels/testable_kernels.h"
 
 namespace quire {
@@ -32,12 +33,17 @@ const Case kCases[] = {
     {KvType::kFp8, 2, 1, 80, 560, 100},  {KvType::kFp8, 16, 1, 128, 600, 0},
 };
 
+std::vector<float> run_reference(const Case& c) {
+  return Sequence(c, reference_kernels(), 1).run(reference_kernels(), 1, false);
+}
+
 class Attention : public ::testing::TestWithParam<const KernelSet*> {};
 
 TEST_P(Attention, GivesTheReferencesBitsInAnyTiling) {
+  testing::ReferenceResults references;
   for (const Case& c : kCases) {
-    Sequence reference(c, reference_kernels(), 1), other(c, *GetParam(), 2);
-    const auto expected = reference.run(reference_kernels(), 1, false);
+    Sequence other(c, *GetParam(), 2);
+    const auto& expected = references.next([&] { return run_reference(c); });
     const int group = c.heads / c.kv_heads;
     for (const int rows : {1, 2, 5, kMaxTileQueries / group}) {
       if (rows * group > kMaxTileQueries || (GetParam() == &reference_kernels() && rows != 2)) continue;
@@ -57,6 +63,7 @@ TEST_P(Attention, GivesTheReferencesBitsInAnyTiling) {
 // or split that others see; values in one to four groups of four columns; scales that turn the order of scores around.
 TEST_P(Attention, GivesTheReferencesBitsInFullTilesOfAnyShape) {
   if (GetParam() == &reference_kernels()) return;
+  testing::ReferenceResults references;
   for (const KvType type : {KvType::kBf16, KvType::kInt8, KvType::kInt4, KvType::kFp8}) {
     for (const int dim : {16, 80, 144, 256}) {
       for (const int window : {0, 3, 64, 509}) {
@@ -64,14 +71,16 @@ TEST_P(Attention, GivesTheReferencesBitsInFullTilesOfAnyShape) {
         Sequence s(c, *GetParam(), 2);
         for (const float scale : {1.0f, 1 / 16.0f, -0.5f, 0.0f, std::numeric_limits<float>::infinity()}) {
           if (scale != 1 / 16.0f && (dim != 16 || window == 3)) continue;
-          std::vector<float> expected, got;
-          AttentionArgs in_reference = s.args(expected), args = s.args(got);
-          in_reference.scale = args.scale = scale;
-          for (const int row : {0, 57, 505, 570, 1018, 1052}) {
-            const AttentionTile tile = s.tile(row, 8, 0, 2, 0, s.splits(row + 7));
-            reference_kernels().attention(in_reference, tile);
-            GetParam()->attention(args, tile);
-          }
+          const auto run = [&](const KernelSet& kernels) {
+            std::vector<float> out;
+            AttentionArgs args = s.args(out);
+            args.scale = scale;
+            for (const int row : {0, 57, 505, 570, 1018, 1052})
+              kernels.attention(args, s.tile(row, 8, 0, 2, 0, s.splits(row + 7)));
+            return out;
+          };
+          const auto& expected = references.next([&] { return run(reference_kernels()); });
+          const auto got = run(*GetParam());
           for (size_t i = 0; i < got.size(); ++i) {
             if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
             ASSERT_EQ(std::memcmp(&got[i], &expected[i], 4), 0)

@@ -13,7 +13,9 @@
 #include "kernels/kernels.h"
 #include "kernels/self_check.h"
 #include "quant/blocks.h"
+#include "sanitizers.h"
 #include "unit/kernels/random_panels.h"
+#include "unit/kernels/reference_results.h"
 #include "unit/kernels/testable_kernels.h"
 
 namespace quire {
@@ -102,7 +104,8 @@ std::vector<Shape> shapes_of(const testing::Weights& w) {
 }
 
 constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64};
-constexpr int kMostRows = 64;
+// Sanitized, only the slow reference runs (scripts/run_tests.py), which loops over rows.
+constexpr int kMostRows = testing::kAddressSanitizer ? 16 : 64;
 
 // The loops for so many rows. Prefetch distances do not matter to results: one of each.
 std::vector<LinearLoop> loops_of(const KernelSet& kernels, const LinearArgs& args, int rows) {
@@ -117,13 +120,13 @@ std::vector<LinearLoop> loops_of(const KernelSet& kernels, const LinearArgs& arg
   return loops;
 }
 
-// Compares each row count and loop with the first rows of the reference's result, which is computed once because it is
-// slow.
+// Compares each row count and loop with the first rows of the reference's result.
 void expect_reference_bits(const KernelSet& kernels, const LinearArgs& args, const std::vector<float>& x,
-                           const std::string& about) {
-  const std::vector<float> expected = run(reference_kernels(), args, x, kMostRows);
+                           testing::ReferenceResults& references, const std::string& about) {
+  const auto& expected = references.next([&] { return run(reference_kernels(), args, x, kMostRows); });
   const auto outputs = static_cast<size_t>(args.weights->rows);
   for (const int rows : kRowCounts) {
+    if (rows > kMostRows) break;
     for (const LinearLoop& loop : loops_of(kernels, args, rows)) {
       for (const bool tiled : {false, true}) {
         LinearArgs with_loop = args;
@@ -157,6 +160,7 @@ void undo_pairs(const KernelSet& kernels, FloatBlock& block) {
 class Linear : public ::testing::TestWithParam<const KernelSet*> {};
 
 TEST_P(Linear, GivesTheReferencesBits) {
+  testing::ReferenceResults references;
   std::mt19937 random(2);
   for (const testing::Weights& w : testing::all_weights()) {
     for (const auto [outputs, cols] : shapes_of(w)) {
@@ -174,8 +178,8 @@ TEST_P(Linear, GivesTheReferencesBits) {
         added.accumulate = true;
         gated.up = &up.matrix;
         gated.nonlinearity = Nonlinearity::kSilu;
-        expect_reference_bits(*GetParam(), added, x, w.name);
-        expect_reference_bits(*GetParam(), gated, x, w.name);
+        expect_reference_bits(*GetParam(), added, x, references, w.name);
+        expect_reference_bits(*GetParam(), gated, x, references, w.name);
         if (HasFatalFailure()) return;
       }
     }
@@ -189,6 +193,7 @@ constexpr Nonlinearity kNonlinearities[] = {Nonlinearity::kNone,     Nonlinearit
 // All nonlinearities, alone and gated, with and without biases, a scale and addition. Weights of 20 make some gates
 // larger than the clamp and than what exp can take.
 TEST_P(Linear, FinishesOutputsToTheReferencesBits) {
+  testing::ReferenceResults references;
   std::mt19937 random(12);
   for (const TensorType type : {TensorType::F32, TensorType::BF16, TensorType::Q4_1}) {
     const int outputs = 37, cols = 96, rows = 19;
@@ -209,7 +214,8 @@ TEST_P(Linear, FinishesOutputsToTheReferencesBits) {
             if (gated) args.up = &up.matrix;
             if (extras & 1) args.bias = bias.data(), args.up_bias = gated ? up_bias.data() : nullptr;
             if (extras & 2) args.scale = 0.37f, args.accumulate = true;
-            const auto expected = run(reference_kernels(), args, x, rows), got = run(*GetParam(), args, x, rows);
+            const auto& expected = references.next([&] { return run(reference_kernels(), args, x, rows); });
+            const auto got = run(*GetParam(), args, x, rows);
             for (size_t i = 0; i < got.size(); ++i) {
               if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
               ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
@@ -370,6 +376,7 @@ TEST_P(Linear, GivesARowTheSameBitsBesideRowsWithOutliers) {
 
 // More outliers than a tile has room for, more inputs than it can order, and more outliers than a row may have.
 TEST_P(Linear, MultipliesManyOutliersToTheReferencesBits) {
+  testing::ReferenceResults references;
   struct Case {
     int rows, cols;
     unsigned every;  // about which input is large
@@ -381,7 +388,8 @@ TEST_P(Linear, MultipliesManyOutliersToTheReferencesBits) {
     std::vector<float> x = random_inputs(rows, cols, random);
     for (size_t i = 0; i < x.size(); ++i) x[i] = random() % every == 0 ? 100.0f + x[i] : x[i] / 8;
     const LinearArgs args = linear_of(weights.matrix, Activations::kInt8x2);
-    const auto expected = run(reference_kernels(), args, x, rows), got = run(*GetParam(), args, x, rows);
+    const auto& expected = references.next([&, rows = rows] { return run(reference_kernels(), args, x, rows); });
+    const auto got = run(*GetParam(), args, x, rows);
     EXPECT_EQ(std::memcmp(expected.data(), got.data(), got.size() * sizeof(float)), 0) << cols;
   }
 }
@@ -519,6 +527,7 @@ TEST_P(Linear, QuantizesExtremeBlocksToTheReferencesBits) {
 
 // The largest possible sums, and scales of all kinds: subnormal, zero, the largest, infinite, NaN.
 TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
+  testing::ReferenceResults references;
   const int outputs = 33, cols = 256, rows = 33;
   std::mt19937 noise(7);
   std::vector<float> x(static_cast<size_t>(rows * cols)), with_outliers = x;
@@ -557,7 +566,7 @@ TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
         if (activations_for(to, w.format) != to) continue;
         const LinearArgs args = linear_of(weights.matrix, to);
         const std::vector<float>& inputs = to == Activations::kInt8x2 ? with_outliers : x;
-        const auto expected = run(reference_kernels(), args, inputs, rows);
+        const auto& expected = references.next([&] { return run(reference_kernels(), args, inputs, rows); });
         for (const int count : {1, 9, rows}) {
           const auto got = run(*GetParam(), args, inputs, count);
           for (size_t i = 0; i < got.size(); ++i) {
