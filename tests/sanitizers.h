@@ -23,4 +23,8 @@ inline constexpr bool kThreadSanitizer = false;
 
 #undef QUIRE_HAS_FEATURE
 
+// Of the rounds of a test that differ only in their random numbers: a quarter under a sanitizer, which makes them ten times
+// as slow, and looks at what they access, not at what they compute.
+constexpr unsigned rounds(unsigned all) { return kAddressSanitizer || kThreadSanitizer ? (all + 3) / 4 : all; }
+
 }  // namespace quire::testing

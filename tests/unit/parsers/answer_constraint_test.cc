@@ -6,6 +6,7 @@
 #include "grammar/compose.h"
 #include "grammar/matcher.h"
 #include "parsers/answer_constraint.h"
+#include "sanitizers.h"
 #include "text/token_frames.h"
 #include "unit/parsers/recorded.h"
 
@@ -199,7 +200,7 @@ TEST_P(Forced, AreOneIfNoMoreAreAllowed) {
   const MarkedVocabulary words(f, GetParam().tokens);
   const ConstraintSource source =
       constrain_answer(f, {}, {.calls = Calls::kMust, .several_calls = false, .tools = {{"now"}}});
-  for (unsigned seed = 0; seed < 10; ++seed) {
+  for (unsigned seed = 0; seed < testing::rounds(10); ++seed) {
     const std::string answer = random_answer(source, words, seed);
     const RecordedMessage message = read_in_pieces(f, {.tools = tool_list()}, answer, seed);
     ASSERT_EQ(message.calls.size(), 1u) << answer;
@@ -216,7 +217,7 @@ TEST_P(Forced, OrTextOrATextOfAFormat) {
                        {.calls = Calls::kMay,
                         .tools = callable(),
                         .text = ConstraintSource{.kind = ConstraintSource::Kind::kChoice, .choices = {"yes", "no"}}});
-  for (unsigned seed = 0; seed < 20; ++seed) {
+  for (unsigned seed = 0; seed < testing::rounds(20); ++seed) {
     const std::string answer = random_answer(strict, words, seed);
     expect_valid(read_in_pieces(f, {.tools = tool_list()}, answer, seed), answer);
     const std::string chosen = random_answer(choice, words, seed);
@@ -235,7 +236,7 @@ TEST_P(Forced, AfterAThought) {
       if (inside && harmony) continue;
       const AnswerOptions options{.tools = tool_list(), .inside_thought = inside};
       const ConstraintSource source = constrain_answer(f, options, {.calls = Calls::kMust, .tools = callable()});
-      for (unsigned seed = 0; seed < 8; ++seed) {
+      for (unsigned seed = 0; seed < testing::rounds(8); ++seed) {
         const std::string answer = random_answer(source, words, seed);
         const RecordedMessage message = read_in_pieces(f, options, answer, seed);
         if (!harmony) EXPECT_EQ(message.text, "") << answer;  // harmony has remarks before calls
