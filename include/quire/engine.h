@@ -107,6 +107,11 @@ struct EngineOptions {
   int threads = 0;  // 0: one per core that this process may use
   // Teams of threads that share each layer's outputs and heads (docs/scale.md); the answers are the same. CPU only.
   int tensor_parallel_size = 1;
+  // Stages, each with some of the layers, that work on a step one after the other; the answers are the same. CPU only; not
+  // together with tensor_parallel_size.
+  int pipeline_parallel_size = 1;
+  // With stages: a step of twice as many rows, or more, is cut into micro-batches of at least so many.
+  int micro_batch_rows = 32;
   int max_model_len = 0;  // tokens of prompt plus answer; 0: the model's limit, reduced to what the cache can hold
   int max_num_seqs = 64;  // sequences that run concurrently
   // Rows (tokens) per step: one for each decoding sequence, the rest for prompts. At least max_num_seqs.
@@ -150,10 +155,12 @@ struct EngineOptions {
   int control_first_layer = 1, control_last_layer = 0;  // which layers they change, counted from 0; last 0: to the end
 
   bool executor_process = false;  // compute in a child process; the answers are the same
-  // Processes that compute this model together, this one among them (docs/scale.md), which are tensor_parallel_size in number.
+  // Processes that compute this model together, this one among them (docs/scale.md): tensor_parallel_size ranks, or
+  // pipeline_parallel_size stages.
   // Only rank 0 makes an engine. null: this process computes alone.
   std::shared_ptr<ProcessGroup> processes = {};
-  double rank_timeout = 2;  // seconds that they wait for one that does not answer
+  // Seconds that they wait for one that does not answer; 0: 2, or with stages, which compute many layers without a word, 30.
+  double rank_timeout = 0;
   // Called once, by the engine's thread, when what computes is gone for good, and why: another process has failed. All requests
   // have ended with kLost, as do those that come later.
   std::function<void(std::string_view why)> on_lost = {};
@@ -185,7 +192,8 @@ struct ModelInfo {
   std::string quantization;                          // type of most weights: Q4_1, BF16, …
   std::string kernels, activations, kv_cache_dtype;  // in force; never "auto"
   int threads = 0;
-  int ranks = 1;  // EngineOptions::tensor_parallel_size
+  int ranks = 1;   // EngineOptions::tensor_parallel_size
+  int stages = 1;  // EngineOptions::pipeline_parallel_size
   int vocab_size = 0, layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int max_model_len = 0;
   bool generates = true;             // false: encoders and classifiers, which only pool
@@ -383,6 +391,7 @@ struct EngineStats {
   std::vector<DrafterStats> drafters;  // those in use
 
   uint64_t gathered_bytes = 0;  // results that the first of several ranks has received from the others
+  uint64_t stage_bytes = 0;     // of rows that stages of this process have sent to the next ones
 };
 
 // Threads, kernels and memory that several engines share. Opaque.

@@ -21,7 +21,6 @@ _DRAFT_FILES = {"draft": "draft_model", "eagle": "eagle_head", "medusa": "medusa
 
 # Options that ask for another engine than this one: (name, values that it fits, what to do).
 _REFUSED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
-    ("pipeline_parallel_size", (1,), "one process computes; set threads"),
     ("data_parallel_size", (1,), "start several processes"),
     ("tokenizer_mode", ("auto", "slow"), ""),
     ("skip_tokenizer_init", (False,), "pass prompt_token_ids, and detokenize=False"),
@@ -172,6 +171,7 @@ class EngineArgs:
         self._check_quantization(model)
         for ours, value in (
             ("tensor_parallel_size", self.tensor_parallel_size),
+            ("pipeline_parallel_size", self.pipeline_parallel_size),
             ("max_model_len", self.max_model_len),
             ("max_num_seqs", self.max_num_seqs),
             ("max_num_batched_tokens", self.max_num_batched_tokens),

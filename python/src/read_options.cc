@@ -32,6 +32,8 @@ constexpr EngineOption kEngineOptions[] = {
     {"kv_cache_dtype", &EngineOptions::kv_cache_dtype},
     {"threads", &EngineOptions::threads},
     {"tensor_parallel_size", &EngineOptions::tensor_parallel_size},
+    {"pipeline_parallel_size", &EngineOptions::pipeline_parallel_size},
+    {"micro_batch_rows", &EngineOptions::micro_batch_rows},
     {"max_model_len", &EngineOptions::max_model_len},
     {"max_num_seqs", &EngineOptions::max_num_seqs},
     {"max_num_batched_tokens", &EngineOptions::max_num_batched_tokens},

@@ -173,7 +173,7 @@ def test_arguments_of_methods(tiny):
         ({"dtype": "float16"}, NotImplementedError, "float16"),
         ({"quantization": "awq"}, NotImplementedError, "awq"),
         ({"tensor_parallel_size": 0}, ValueError, "tensor-parallel-size"),
-        ({"pipeline_parallel_size": 2}, NotImplementedError, "pipeline_parallel_size=2"),
+        ({"pipeline_parallel_size": 0}, ValueError, "pipeline-parallel-size"),
         ({"device": "cuda"}, NotImplementedError, "CPU"),
         ({"gpu_memory_utilization": 0}, ValueError, "gpu_memory_utilization"),
         ({"gpu_memory_utilization": math.nan}, ValueError, "gpu_memory_utilization"),

@@ -28,11 +28,12 @@ void refuse_octal(CLI::App& command) {
   for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) refuse_octal(*inner);
 }
 
-// vLLM's short name of a flag; CLI11 takes a dash and two letters for two flags.
+// vLLM's short names of flags; CLI11 takes a dash and two letters for two flags.
 void spell_out_short_names(int argc, char** argv) {
-  static char long_name[] = "--tensor-parallel-size";
+  static char tensor[] = "--tensor-parallel-size", pipeline[] = "--pipeline-parallel-size";
   for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "-tp") argv[i] = long_name;
+    if (std::string_view(argv[i]) == "-tp") argv[i] = tensor;
+    if (std::string_view(argv[i]) == "-pp") argv[i] = pipeline;
   }
 }
 

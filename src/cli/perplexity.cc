@@ -99,6 +99,7 @@ void add_perplexity_command(CLI::App& app) {
       "perplexity",
       "Measure the perplexity of a text as llama.cpp does: in chunks of -c tokens, scoring the second half of each");
   add_model_options(*command, o->engine);
+  add_stage_options(*command, o->engine);
   for (const char* replaced : {"--max-model-len", "--max-num-batched-tokens"})
     command->remove_option(command->get_option(replaced));
   command->add_option("-f,--file", o->file, "text file (UTF-8)")->type_name("FILE")->required();

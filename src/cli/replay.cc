@@ -51,7 +51,7 @@ void run_replay(ReplayOptions o) {
   }
   model.weights =
       load_weights(checkpoint, model.config, runtime.backend(), runtime.team, {.memory = runtime.memory.left()});
-  Replay replay = processes ? Replay(header, model, runtime, *processes, o.engine.rank_timeout)
+  Replay replay = processes ? Replay(header, model, runtime, *processes, rank_patience(o.engine.rank_timeout, false))
                             : Replay(header, model, runtime, o.engine.tensor_parallel_size);
   if (follows) return replay.follow();
   progress.stage("computing the steps again");

@@ -459,6 +459,7 @@ void EngineLoop::write_stats(EngineStats& stats) const {
   cache_.shared().add_stats(stats);
   write_store_stats(stats);
   stats.gathered_bytes = model_.gathered().bytes;
+  stats.stage_bytes = model_.stage_bytes();
 }
 
 }  // namespace quire

@@ -19,6 +19,7 @@
 #include "model/packing/expert_store.h"
 #include "model/registry.h"
 #include "model/sampling_defaults.h"
+#include "model/stages/cut_layers.h"
 #include "text/named_templates.h"
 #include "text/rerank_prompt.h"
 
@@ -65,7 +66,7 @@ void check_options(const EngineOptions& o) {
 // The environment can ask for ranks, to run all tests with them.
 void take_ranks_for_tests(EngineOptions& o, const Runtime& runtime) {
   const char* const ranks = std::getenv("QUIRE_RANKS");
-  if (ranks && o.tensor_parallel_size == 1 && !o.processes && !runtime.device)
+  if (ranks && o.tensor_parallel_size == 1 && o.pipeline_parallel_size == 1 && !o.processes && !runtime.device)
     o.tensor_parallel_size = std::atoi(ranks);
 }
 
@@ -75,12 +76,16 @@ void check_shared(const EngineOptions& o, Runtime& runtime) {
     throw invalid("threads is {}, but the shared runtime has {}; leave it 0", o.threads, runtime.team.size());
   if (o.kernels != "auto" && o.kernels != runtime.cpu.name())
     throw invalid("kernels is {}, but the shared runtime has {}; leave it auto", quote(o.kernels), runtime.cpu.name());
-  if (o.processes && o.tensor_parallel_size != o.processes->ranks())
-    throw invalid("--tensor-parallel-size is {}, but {} processes compute; leave it out", o.tensor_parallel_size,
-                  o.processes->ranks());
+  if (o.processes && o.tensor_parallel_size * o.pipeline_parallel_size != o.processes->ranks())
+    throw invalid(
+        "--tensor-parallel-size is {} and --pipeline-parallel-size {}, but {} processes compute; leave out one",
+        o.tensor_parallel_size, o.pipeline_parallel_size, o.processes->ranks());
   if (o.tensor_parallel_size > 1 && runtime.device)
     throw unsupported("--tensor-parallel-size {} works on the processor only, but {} computes", o.tensor_parallel_size,
                       runtime.device->name());
+  if (o.pipeline_parallel_size > 1 && runtime.device)
+    throw unsupported("--pipeline-parallel-size {} works on the processor only, but {} computes",
+                      o.pipeline_parallel_size, runtime.device->name());
 }
 
 }  // namespace
@@ -146,8 +151,13 @@ void LoadedModel::agree(const Checkpoint& checkpoint, const ModelConfig& config)
     vectors += fmt::format("{:016x} scale {} layers {} to {} ", checksum(MappedFile(vector.path).bytes()), vector.scale,
                            options.control_first_layer, options.control_last_layer);
   }
+  std::string stage_layers = "none";
+  if (!plan.stages.empty()) stage_layers = fmt::format("micro-batches of {} rows", plan.micro_batches.least_rows);
+  for (const StagePlan& stage : plan.stages)
+    stage_layers += fmt::format(", {} layers", stage.layers.end - stage.layers.begin);
   require_same(*options.processes,
-               {{"kernels", std::string(runtime.backend().name())},
+               {{"stages", stage_layers},
+                {"kernels", std::string(runtime.backend().name())},
                 {"activations", std::string(name(plan.activation_type))},
                 {"model", identity},
                 {"KV cache", plan.layout.identity()},
@@ -173,10 +183,12 @@ Executor& LoadedModel::executor() const {
   if (remote) return *remote;
   if (processes) return *processes;
   if (ranks) return *ranks;
+  if (stages) return *stages;
   return *local;
 }
 
 Decoder* LoadedModel::decoder() const {
+  if (processes && !plan.stages.empty()) return nullptr;
   LocalExecutor* const first = processes ? &processes->local() : ranks ? &ranks->rank(0) : local.get();
   return first ? &first->decoder() : nullptr;
 }
@@ -185,24 +197,40 @@ GatherCounts LoadedModel::gathered() const {
   return processes ? processes->gathered() : ranks ? ranks->gathered() : GatherCounts();
 }
 
+uint64_t LoadedModel::stage_bytes() const {
+  return processes ? processes->sent_bytes() : stages ? stages->sent_bytes() : 0;
+}
+
 void LoadedModel::make_executor() {
   if (options.processes) {
-    processes =
-        std::make_unique<ProcessesExecutor>(*options.processes, options.rank_timeout, target.config, target.weights,
-                                            cache, runtime.cpu, runtime.team, plan.activation_type, plan.limits);
+    processes = std::make_unique<ProcessesExecutor>(
+        *options.processes, rank_patience(options.rank_timeout, !plan.stages.empty()), target.config, target.weights,
+        cache, runtime.cpu, runtime.team, plan.activation_type, plan.limits,
+        StageCut{plan.stage_layers(), plan.micro_batches});
   } else if (plan.ranks > 1) {
     rank_group = std::make_unique<RankGroup>(runtime.cpu, plan.ranks, runtime.team.size());
     ranks = std::make_unique<RanksExecutor>(target.config, target.weights, cache, *rank_group, plan.activation_type,
                                             plan.limits);
+  } else if (!plan.stages.empty()) {
+    std::vector<int> widths;
+    for (const StagePlan& stage : plan.stages)
+      if (!is_last(target.config, stage.layers)) widths.push_back(border_width(target.config, stage.layers.end));
+    stage_group = std::make_unique<StageGroup>(runtime.cpu, runtime.team.size(), widths, plan.limits.max_rows);
+    stages = std::make_unique<StagesExecutor>(target.config, target.weights, cache, *stage_group, plan.stage_layers(),
+                                              plan.micro_batches, plan.activation_type, plan.limits);
   } else {
     local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, runtime.backend(),
                                             plan.activation_type, plan.limits);
   }
   if (!draft_model) return;
-  for_each_rank([&](LocalExecutor& executor, Backend& backend) {
-    executor.set_drafter(draft_model->make_network({target.config, target.weights, executor.cache(), backend,
-                                                    plan.activation_type, executor.decoder(), plan.limits}));
-  });
+  if (!plan.stages.empty() && processes && runtime.rank + 1 < options.pipeline_parallel_size) return;
+  if (stages) return make_drafter(stages->last(), stages->backend(stages->stages() - 1));
+  for_each_rank([this](LocalExecutor& executor, Backend& backend) { make_drafter(executor, backend); });
+}
+
+void LoadedModel::make_drafter(LocalExecutor& executor, Backend& backend) const {
+  executor.set_drafter(draft_model->make_network({target.config, target.weights, executor.cache(), backend,
+                                                  plan.activation_type, executor.decoder(), plan.limits}));
 }
 
 template <class F>
@@ -210,11 +238,13 @@ void LoadedModel::for_each_rank(F f) {
   if (local) f(*local, runtime.backend());
   if (processes) f(processes->local(), processes->backend());
   for (int rank = 0; ranks && rank < ranks->ranks(); ++rank) f(ranks->rank(rank), ranks->backend(rank));
+  for (int stage = 0; stages && stage < stages->stages(); ++stage) f(stages->stage(stage), stages->backend(stage));
 }
 
 void LoadedModel::compute_by(std::unique_ptr<Executor> other) {
   remote = std::move(other);
   ranks.reset();
+  stages.reset();
   local.reset();
 }
 
@@ -281,6 +311,13 @@ void LoadedModel::settle_memory(ModelFacts& facts, size_t memory_before, int max
   if (text_drafters) text_drafters->limit(plan.drafted_tokens);
 }
 
+// Of the model's layers, those that this process computes.
+LoadedLayers LoadedModel::own_part() const {
+  if (!options.processes || plan.stages.empty()) return {};
+  const bool last = runtime.rank + 1 == options.pipeline_parallel_size;
+  return {.layers = plan.stages[static_cast<size_t>(runtime.rank)].layers, .embedding = last && plan.drafter_embedding};
+}
+
 void LoadedModel::load(const Checkpoint& checkpoint, const ModelConfig& config) {
   target.config = config;
   for (const std::string& warning : config.warnings) warn(warning);
@@ -303,7 +340,8 @@ void LoadedModel::load(const Checkpoint& checkpoint, const ModelConfig& config) 
                                  .expert_slots = static_cast<size_t>(plan.expert_slots),
                                  .pack_cache = options.pack_cache,
                                  .warn = warn,
-                                 .report = options.on_load});
+                                 .report = options.on_load,
+                                 .part = own_part()});
   if (const auto& experts = target.weights.experts)
     spdlog::info("experts: {} of {} in memory at a time, in {} MiB; the others are read from {}", experts->slots(),
                  experts->file().experts(), experts->memory_bytes() >> 20, experts->file().name());
@@ -339,6 +377,7 @@ void LoadedModel::describe(const Checkpoint& checkpoint) {
   info.kernels = runtime.backend().name();
   info.threads = runtime.team.size();
   info.ranks = options.tensor_parallel_size;
+  info.stages = options.pipeline_parallel_size;
   info.vocab_size = config.vocab;
   info.layers = static_cast<int>(config.layers.size());
   info.hidden = config.hidden;

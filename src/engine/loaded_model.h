@@ -13,6 +13,7 @@
 #include "engine/memory_plan.h"
 #include "engine/ranks/processes_executor.h"
 #include "engine/ranks/ranks_executor.h"
+#include "engine/ranks/stages_executor.h"
 #include "engine/runtime.h"
 #include "engine/step/local_executor.h"
 #include "quire/engine.h"
@@ -39,8 +40,9 @@ struct LoadedModel {
   std::string identity;        // everything its results depend on besides its input; empty unless an option needs it
   std::string cache_identity;  // likewise of the bytes of a cached unit
   Adapters adapters;
-  std::unique_ptr<RankGroup> rank_group;  // nullptr: one rank; what computes has memory of its backends
-  // One of `local`, `ranks`, `processes` and `remote` computes; the others are nullptr. What drafters compute has memory of
+  std::unique_ptr<RankGroup> rank_group;    // nullptr: one rank; what computes has memory of its backends
+  std::unique_ptr<StageGroup> stage_group;  // likewise
+  // One of `local`, `ranks`, `stages`, `processes` and `remote` computes; the others are nullptr. What drafters compute has memory of
   // this one's backend.
   std::unique_ptr<ProcessesExecutor> processes;
   std::unique_ptr<TextDrafters> text_drafters;  // nullptr: no speculation
@@ -48,14 +50,20 @@ struct LoadedModel {
   CacheShape cache;
   std::unique_ptr<LocalExecutor> local;
   std::unique_ptr<RanksExecutor> ranks;
+  std::unique_ptr<StagesExecutor> stages;
   std::unique_ptr<Executor> remote;
   Executor& executor() const;
   // Has `other` compute from now on.
   void compute_by(std::unique_ptr<Executor> other);
-  // The decoder, or that of the first rank, for measuring; nullptr if `remote` computes.
+  // The decoder of all layers, or that of the first rank, for measuring; nullptr if `remote` or `stages` computes.
   Decoder* decoder() const;
   // What this process's ranks, or the first of them, have received from others.
   GatherCounts gathered() const;
+
+  // Whether this process has the weights of all layers.
+  bool has_all_layers() const { return own_part().layers == LayerRange(); }
+  // Bytes of rows that this process's stages have sent to the next ones.
+  uint64_t stage_bytes() const;
 
   // As Engine::add_adapter(). No step may run meanwhile.
   void add_adapter(const AdapterOption& option);
@@ -65,15 +73,17 @@ struct LoadedModel {
  private:
   size_t plan_within(size_t left, const ModelFacts& facts, int max_logits);
   void load(const Checkpoint& checkpoint, const ModelConfig& config);
+  LoadedLayers own_part() const;
   void add_adapter(const AdapterOption& option, const Checkpoint& checkpoint);
   void load_control_vectors();
   void load_drafters(const Checkpoint& checkpoint, const DrafterFacts& facts);
   void make_executor();
   void agree(const Checkpoint& checkpoint, const ModelConfig& config);
   void agree_on_cache();
-  // f(executor, its backend) for each rank.
+  // f(executor, its backend) for each rank or stage.
   template <class F>
   void for_each_rank(F f);
+  void make_drafter(LocalExecutor& executor, Backend& backend) const;
   void settle_memory(ModelFacts& facts, size_t memory_before, int max_logits);
   void describe(const Checkpoint& checkpoint);
   void describe_memory();

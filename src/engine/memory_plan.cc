@@ -13,10 +13,12 @@
 #include "engine/drafting/text_drafters.h"
 #include "engine/dtype_names.h"
 #include "engine/ranks/rank_group.h"
+#include "engine/ranks/rank_parts.h"
 #include "engine/step/local_executor.h"
 #include "engine/trace/engine_trace.h"
 #include "model/adapter/adapter_files.h"
 #include "model/families.h"
+#include "model/stages/cut_layers.h"
 #include "ops/cache_memory.h"
 #include "ops/cpu/cpu_backend.h"
 #include "ops/process_ranks.h"
@@ -71,12 +73,14 @@ DecoderLimits step_limits(const DrafterFacts& drafters, const ModelConfig& confi
   return limits;
 }
 
+OperationsBytes operations_of_machine(const Machine& machine) {
+  return machine.operations_bytes ? machine.operations_bytes : CpuBackend::operations_bytes_with(machine.threads);
+}
+
 // The sum over the ranks of what each allocates for its operations and by them: bytes_with(OperationsBytes).
 template <class BytesWith>
 size_t sum_over_ranks(const Machine& machine, int ranks, BytesWith bytes_with) {
-  if (ranks == 1)
-    return bytes_with(machine.operations_bytes ? machine.operations_bytes
-                                               : CpuBackend::operations_bytes_with(machine.threads));
+  if (ranks == 1) return bytes_with(operations_of_machine(machine));
   size_t sum = 0;
   for (int rank = 0; rank < ranks; ++rank)
     sum += bytes_with(CpuBackend::operations_bytes_with(threads_of_rank(rank, ranks, machine.threads)));
@@ -92,17 +96,91 @@ void check_ranks(const EngineOptions& o) {
                       o.tensor_parallel_size, o.device);
 }
 
+// Throws Error.
+void check_stages(const ModelFacts& facts, const EngineOptions& o) {
+  const int stages = o.pipeline_parallel_size;
+  if (stages < 1 || stages > kMaxRanks)
+    throw invalid("--pipeline-parallel-size must be between 1 and {}, not {}", kMaxRanks, stages);
+  if (o.micro_batch_rows < 1) throw invalid("--micro-batch-rows must be at least 1, not {}", o.micro_batch_rows);
+  if (stages == 1) return;
+  const auto refuse = [&](const std::string& why) { throw unsupported("--pipeline-parallel-size {} {}", stages, why); };
+  if (o.tensor_parallel_size > 1)
+    refuse(fmt::format("cannot be combined with --tensor-parallel-size {}; give one of them", o.tensor_parallel_size));
+  if (o.device != "cpu") refuse(fmt::format("works on the processor only; leave out --device {}", o.device));
+  if (facts.drafters.named.model == DrafterKind::kEarlyExit)
+    refuse(
+        "cannot be combined with --speculative early-exit, whose layers and output are in different stages; use "
+        "another "
+        "drafter");
+}
+
+// Micro-batches of a step for each stage. The first and the last ones leave stages without work: of the time of n stages and m
+// micro-batches a part of (n - 1) / (m + n - 1), which is a fifth for four (GPipe: arXiv 1811.06965).
+constexpr int kMicroBatchesPerStage = 4;
+
+void plan_stages(const ModelFacts& facts, const EngineOptions& o, MemoryPlan& plan) {
+  if (o.pipeline_parallel_size == 1) return;
+  const ModelConfig& config = facts.config;
+  const std::vector<LayerRange> layers = cut_layers(config, facts.weights, o.pipeline_parallel_size);
+  for (const LayerRange& own : layers) {
+    const int width = is_last(config, own) ? 0 : border_width(config, own.end);
+    plan.stages.push_back({.layers = own,
+                           .weights = stage_bytes(config, facts.weights, own),
+                           .sent_bytes = static_cast<size_t>(width) * sizeof(float)});
+  }
+  const auto drafter = facts.drafters.named.model;
+  plan.drafter_embedding = drafter && DraftModel::reads_of(*drafter) == DraftModel::Reads::kAllRows;
+  plan.micro_batches = {.most = kMicroBatchesPerStage * o.pipeline_parallel_size,
+                        .least_rows = o.micro_batch_rows,
+                        .whole_spans = is_bidirectional(config)};
+}
+
+// Of the matrices that this process loads.
+size_t own_stage_weights(const ModelFacts& facts, const MemoryPlan& plan, int rank) {
+  const size_t own = plan.stages[static_cast<size_t>(rank)].weights;
+  const bool last = std::cmp_equal(rank + 1, plan.stages.size());
+  const bool adds_embedding = plan.drafter_embedding && last && !facts.config.tied_output;
+  return own + (adds_embedding ? facts.weights.embedding_bytes : 0);
+}
+
+// What the stages of this process allocate for a step, and to send rows.
+size_t stage_activations(const ModelFacts& facts, const Machine& machine, const MemoryPlan& plan) {
+  const ModelConfig& config = facts.config;
+  const auto stages = static_cast<int>(plan.stages.size());
+  const auto of_stage = [&](int stage, const OperationsBytes& operations) {
+    const bool last = stage == stages - 1;
+    return LocalExecutor::memory_bytes(config, stage_limits(plan.limits, last), operations);
+  };
+  size_t widest = 0, borders = 0, bytes = 0;
+  for (const StagePlan& stage : plan.stages) {
+    widest = std::max(widest, stage.sent_bytes);
+    borders += stage.sent_bytes;
+  }
+  const auto rows = static_cast<size_t>(plan.limits.max_rows);
+  if (machine.one_rank) {
+    // Logits go to rank 0 as a message, of which they are a copy.
+    const size_t logits = static_cast<size_t>(plan.limits.max_logits) * static_cast<size_t>(config.vocab);
+    return of_stage(machine.rank, operations_of_machine(machine)) + widest * rows + 2 * logits * sizeof(float);
+  }
+  for (int stage = 0; stage < stages; ++stage)
+    bytes += of_stage(stage, CpuBackend::operations_bytes_with(threads_of_rank(stage, stages, machine.threads)));
+  return bytes + borders * rows;
+}
+
 void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machine& machine, MemoryPlan& plan) {
   const DrafterFacts& drafters = facts.drafters;
   if (!drafters.named.any()) return;
   // As many tokens as the cache may come to hold, about.
   const size_t all = static_cast<size_t>(o.max_num_seqs) * static_cast<size_t>(longest_sequence(o, facts.config));
   plan.drafted_tokens = std::min(all, machine.memory / std::max<size_t>(1, plan.layout.token_bytes()));
+  Machine drafting = machine;  // the last stage's, if there are several
+  if (const auto stages = static_cast<int>(plan.stages.size()); stages > 0 && !machine.one_rank)
+    drafting.operations_bytes = CpuBackend::operations_bytes_with(threads_of_rank(stages - 1, stages, machine.threads));
   const size_t corpus = static_cast<size_t>(drafters.corpus_bytes) * kCorpusBytesPerFileByte;
   plan.loaded += corpus + drafters.weight_bytes + TextDrafters::memory_bytes(drafters.named.texts, 0, 0);
   plan.drafters = TextDrafters::memory_bytes(drafters.named.texts, plan.drafted_tokens, o.max_num_seqs) + corpus +
                   draft_weight_bytes(drafters, o, facts.config) +
-                  sum_over_ranks(machine, plan.ranks,
+                  sum_over_ranks(drafting, plan.ranks,
                                  [&](const OperationsBytes& operations) {
                                    return draft_network_bytes(drafters, facts.config, plan.limits, operations);
                                  }) +
@@ -129,7 +207,10 @@ size_t plan_experts(const ModelFacts& facts, const EngineOptions& o, const Machi
   if (o.tensor_parallel_size > 1 && is_given)
     throw unsupported("--expert-memory is a size, but ranks (--tensor-parallel-size {}) need all experts in memory",
                       o.tensor_parallel_size);
-  const bool reads_experts = machine.reads_experts && o.tensor_parallel_size == 1;
+  if (o.pipeline_parallel_size > 1 && is_given)
+    throw unsupported("--expert-memory is a size, but stages (--pipeline-parallel-size {}) need all experts in memory",
+                      o.pipeline_parallel_size);
+  const bool reads_experts = machine.reads_experts && o.tensor_parallel_size == 1 && o.pipeline_parallel_size == 1;
   const int positions = facts.config.max_positions;
   const size_t one = o.kv_cache_bytes > 0  ? o.kv_cache_bytes
                      : o.max_model_len > 0 ? least_cache_bytes(o, layout, o.max_model_len)
@@ -218,6 +299,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
     throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", o.max_model_len,
                   config.max_positions);
   check_ranks(o);
+  check_stages(facts, o);
   MemoryPlan plan;
   plan.ranks = machine.one_rank ? 1 : o.tensor_parallel_size;
   plan.budget = machine.memory;
@@ -233,12 +315,17 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.limits = step_limits(facts.drafters, config, o, max_logits);
   plan.limits.max_rank = std::max(facts.adapters.rank, loads_adapters(o) ? o.max_adapter_rank : 0);
 
+  plan_stages(facts, o, plan);
   plan.weights = facts.weights.bytes;
-  plan.activations = sum_over_ranks(machine, plan.ranks,
-                                    [&](const OperationsBytes& operations) {
-                                      return LocalExecutor::memory_bytes(config, plan.limits, operations);
-                                    }) +
-                     sampling_bytes(machine.threads, config.vocab);
+  if (machine.one_rank && !plan.stages.empty())
+    plan.weights = plan.weights - facts.weights.matrix_bytes + own_stage_weights(facts, plan, machine.rank);
+  plan.activations = sampling_bytes(machine.threads, config.vocab);
+  plan.activations += plan.stages.empty()
+                          ? sum_over_ranks(machine, plan.ranks,
+                                           [&](const OperationsBytes& operations) {
+                                             return LocalExecutor::memory_bytes(config, plan.limits, operations);
+                                           })
+                          : stage_activations(facts, machine, plan);
   plan.page_store = SharedPages::store_bytes(page_cache_options(o), plan.layout);
   plan.vocabulary = kVocabularyBytes + static_cast<size_t>(config.vocab) * kVocabularyBytesPerToken;
   plan.requests = std::max(kRequestMemory, o.reserved_bytes) + (o.trace_out.empty() ? 0 : EngineTrace::kMemoryBytes);
@@ -246,18 +333,34 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.adapters = facts.adapters.bytes + o.adapter_bytes;
   if (o.max_adapters > 0)
     plan.adapters += static_cast<size_t>(o.max_adapters) * largest_adapter_bytes(config, o.max_adapter_rank);
-  plan.control_vectors = facts.control_vectors * static_cast<size_t>(plan.ranks);
+  const size_t stages_here = machine.one_rank ? 1 : plan.stages.size();
+  plan.control_vectors = facts.control_vectors * std::max(static_cast<size_t>(plan.ranks), stages_here);
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);
-  if (machine.one_rank) plan.activations += 2 * ProcessRanks::kBlockBytes;
+  if (machine.one_rank && plan.stages.empty()) plan.activations += 2 * ProcessRanks::kBlockBytes;
   plan.cached =
       machine.one_rank ? plan.layout.of_largest_rank(o.tensor_parallel_size) : plan.layout.of_all_ranks(plan.ranks);
+  std::vector<CacheLayout> stage_caches;
+  if (!plan.stages.empty()) {
+    stage_caches = stage_layouts(plan.layout, plan.stage_layers());
+    plan.cached =
+        machine.one_rank ? stage_caches[static_cast<size_t>(machine.rank)] : plan.layout.of_parts(stage_caches);
+  }
   const size_t cache_memory = plan_experts(facts, o, machine, plan.cached, plan);
   const size_t taken = plan.without_cache();
   if (taken + plan.cached.unit_bytes() > plan.budget) refuse_plan(plan, o, taken + plan.cached.unit_bytes());
   plan.cache = size_cache(o, plan.cached, config.max_positions, cache_memory, plan.budget);
   plan.limits.max_positions = plan.cache.max_model_len;
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage)
+    plan.stages[stage].cache = static_cast<size_t>(plan.cache.units) * stage_caches[stage].unit_bytes() +
+                               static_cast<size_t>(plan.cache.states) * stage_caches[stage].state_bytes();
   return plan;
+}
+
+std::vector<LayerRange> MemoryPlan::stage_layers() const {
+  std::vector<LayerRange> layers;
+  for (const StagePlan& stage : stages) layers.push_back(stage.layers);
+  return layers;
 }
 
 std::vector<MemoryRow> MemoryPlan::rows() const {

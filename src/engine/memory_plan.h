@@ -14,10 +14,12 @@
 #include "model/adapter/control_vector.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/stages/micro_batches.h"
 #include "model/weights.h"
 #include "model/workspace.h"
 #include "ops/backend.h"
 #include "ops/cache_layout.h"
+#include "ops/stage_link.h"
 #include "quire/engine.h"
 
 namespace quire {
@@ -43,7 +45,16 @@ struct Machine {
   OperationsBytes operations_bytes = {};           // empty: those of the CPU's backend with so many threads
   bool reads_experts = true;                       // Backend::reads_experts()
   bool own_memory = false;                         // `memory` is a device's: what the host keeps does not count
-  bool one_rank = false;                           // ranks are processes, and this is the machine of one of them
+  bool one_rank = false;                           // ranks are processes, and this is the machine of one of them:
+  int rank = 0;                                    // this one
+};
+
+// One of several stages of a model.
+struct StagePlan {
+  LayerRange layers;
+  size_t weights = 0;     // bytes of its matrices
+  size_t cache = 0;       // bytes of its part of the cache
+  size_t sent_bytes = 0;  // that it sends for each token
 };
 
 struct MemoryRow {
@@ -72,8 +83,11 @@ struct MemoryPlan {
   bool own_memory = false;  // Machine::own_memory: page store, vocabulary and requests are not part of the sum
 
   // What it was computed for.
-  int ranks = 1;       // in this process; each has activations and a cache of its own; weights are one copy
-  CacheLayout cached;  // what all of them keep; if ranks are processes, what the one with most keeps
+  int ranks = 1;                  // in this process; each has activations and a cache of its own; weights are one copy
+  std::vector<StagePlan> stages;  // of the whole model, in their order; empty: one computes all layers
+  MicroBatchLimits micro_batches;
+  bool drafter_embedding = false;  // the last stage has a drafter that reads the embedding
+  CacheLayout cached;              // what all of them keep; if ranks are processes, what the one with most keeps
   Activations activation_type = Activations::kF32;
   CacheLayout layout;
   DecoderLimits limits{};  // max_positions is the longest sequence that fits
@@ -81,6 +95,7 @@ struct MemoryPlan {
   int expert_slots = 0, all_experts = 0;
   size_t drafted_tokens = 0;  // that text drafters may look at: TextDrafters::limit()
 
+  std::vector<LayerRange> stage_layers() const;
   size_t without_cache() const {
     return weights + experts + activations + drafters + adapters + control_vectors +
            (own_memory ? 0 : page_store + vocabulary + requests + unplanned);

@@ -57,7 +57,8 @@ Machine this_machine(const EngineOptions& options) {
   return {.memory = memory_budget(options, nullptr),
           .threads = checked_threads(options.threads),
           .activations = CpuBackend::default_activations_of(options.kernels),
-          .one_rank = options.processes != nullptr};
+          .one_rank = options.processes != nullptr,
+          .rank = options.processes ? options.processes->rank() : 0};
 }
 
 size_t anonymous_memory() {
@@ -74,7 +75,8 @@ Runtime::Runtime(const EngineOptions& options)
       cpu(options.kernels, team, &tuning),
       device(open_device(options.device, cpu)),
       memory(memory_budget(options, device.get())),
-      one_rank(options.processes != nullptr) {}
+      one_rank(options.processes != nullptr),
+      rank(options.processes ? options.processes->rank() : 0) {}
 
 Machine Runtime::machine(size_t bytes) {
   Backend& used = backend();
@@ -84,7 +86,8 @@ Machine Runtime::machine(size_t bytes) {
           .operations_bytes = [&used](const OperationLimits& limits) { return used.operations_bytes(limits); },
           .reads_experts = used.reads_experts(),
           .own_memory = used.own_memory().has_value(),
-          .one_rank = one_rank};
+          .one_rank = one_rank,
+          .rank = rank};
 }
 
 Model read_model(const Checkpoint& checkpoint) {

@@ -30,6 +30,7 @@ struct Runtime {
   MemoryBudget memory;              // weights, caches, activations and all else that is allocated from now on
 
   const bool one_rank;  // EngineOptions::processes: other ranks are processes of their own
+  const int rank;       // this process's; 0 without others
 
   Backend& backend() { return device ? *device : cpu; }
   // What plan_memory() must know of it, for a model that may take so many bytes.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/blocks/blocks.h"
+#include "model/stages/cut_layers.h"
 
 namespace quire {
 
@@ -42,12 +43,14 @@ struct Decoder::State {
   Backend& backend;
   DecoderLimits limits;
   int first_layer;
+  LayerRange layers;
   std::unique_ptr<Operations> operations;
   Operations& ops = *operations;
   Workspace work;
   std::vector<std::vector<AttentionSpan>> spans;  // per group of the cache layout
   std::vector<StateSpan> states;                  // empty if no layer is recurrent
   std::vector<int32_t> drafted;                   // rows; likewise
+  int kept = 0;                                   // drafted rows of the batch so far
   std::map<int, std::vector<RopeTable>> ropes;    // by variant, of each rope
   std::vector<RotationSpan> rotations;
   std::vector<float> q_scales;       // for each row, if a layer scales queries by their position
@@ -60,13 +63,14 @@ struct Decoder::State {
   std::vector<Vector> directions;  // of control vectors, by layer; empty: none
 
   State(const ModelConfig& c, const Weights& w, CacheMemory& k, Backend& b, Activations activations, DecoderLimits l,
-        int first)
+        int first, LayerRange own)
       : config(c),
         weights(w),
         cache(k),
         backend(b),
         limits(l),
         first_layer(first),
+        layers(own == LayerRange() ? LayerRange{0, static_cast<int>(c.layers.size())} : own),
         operations(b.operations(activations, operation_limits(c, l))),
         work(b, c, l),
         spans(k.layout().groups().size()) {
@@ -104,7 +108,8 @@ struct Decoder::State {
     if (profile) profile->set_layer(layer);
   }
 
-  void begin(const Batch& batch) {
+  // The batch, or a part of it: its rows follow `drafts_before` drafted ones.
+  void begin(const Batch& batch, int drafts_before = 0) {
     for (size_t g = 0; g < spans.size(); ++g) {
       spans[g].clear();
       for (const Span& span : batch.spans)
@@ -125,12 +130,14 @@ struct Decoder::State {
     }
     states.clear();
     drafted.clear();
+    kept = 0;
     if (cache.layout().state_bytes() == 0) return;
     for (const Span& span : batch.spans) {
       states.push_back({span.row, span.rows, span.position, span.state, span.state_copies});
       for (int i = span.rows - span.drafts; i < span.rows; ++i) drafted.push_back(span.row + i);
     }
-    assert(std::cmp_less_equal(drafted.size(), limits.max_drafted));
+    kept = drafts_before + static_cast<int>(drafted.size());
+    assert(kept <= limits.max_drafted);
   }
 
   // x = the tokens' embeddings, or the vectors that rows bring instead; and what depends on the rows' positions alone.
@@ -202,16 +209,16 @@ struct Decoder::State {
     states.clear();
     int rows = 0;
     for (const StateAdvance& a : advances) {
-      assert(a.rows > 0 && std::cmp_less_equal(a.row + a.rows, drafted.size()));
+      assert(a.rows > 0 && a.row + a.rows <= kept);
       // Drafts follow other rows, so no state is empty; which position it is does not matter.
       states.push_back({.row = a.row, .rows = a.rows, .position = 1, .slot = a.slot, .copies = {}});
       rows = std::max(rows, a.row + a.rows);
     }
     const Step step = this->step(rows);
-    for (size_t i = 0; i < config.layers.size(); ++i) {
+    for (int index = layers.begin; index < layers.end; ++index) {
+      const auto i = static_cast<size_t>(index);
       const Mixer& mixer = config.layers[i].mixer;
       const LayerWeights& w = weights.layers[i];
-      const auto index = static_cast<int>(i);
       if (const auto* m = std::get_if<ShortConv>(&mixer)) advance_states(step, index, *m, w.short_conv);
       if (const auto* m = std::get_if<GatedDelta>(&mixer)) advance_states(step, index, *m, w.gated_delta);
       if (const auto* m = std::get_if<Mamba2>(&mixer)) advance_states(step, index, *m, w.mamba2);
@@ -271,6 +278,25 @@ struct Decoder::State {
     ops.add({const_cast<float*>(directions[layer].data()), config.hidden, 0}, 1, work.x, rows);
   }
 
+  void run_layers(LayerRange range, int rows) {
+    for (int i = range.begin; i < range.end; ++i) {
+      enter_layer(i);
+      layer(static_cast<size_t>(i), rows);
+      add_direction(static_cast<size_t>(i), rows);
+    }
+    enter_layer(-1);
+  }
+
+  // What layers from `layer` on read of those before them: border_width() columns.
+  std::vector<Rows> border(int layer) const {
+    std::vector<Rows> parts = work.streams;
+    if (parts.empty()) parts.push_back(work.x);
+    const auto after = static_cast<int>(config.layers.size()) - layer;
+    if (const int dim = config.per_layer_dim; dim > 0)
+      parts.push_back(work.per_layer.columns(layer * dim, after * dim));
+    return parts;
+  }
+
   // The rows of x that want something, to the first rows of `to`. Returns their number.
   int gather_rows(const Batch& batch, bool Row::*wants, const Rows& to) {
     work.ids.clear();
@@ -306,27 +332,51 @@ struct Decoder::State {
 };
 
 Decoder::Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& cache, Backend& backend,
-                 Activations activations, DecoderLimits limits, int first_layer)
-    : state_(std::make_unique<State>(config, weights, cache, backend, activations, limits, first_layer)) {}
+                 Activations activations, DecoderLimits limits, int first_layer, LayerRange layers)
+    : state_(std::make_unique<State>(config, weights, cache, backend, activations, limits, first_layer, layers)) {}
 Decoder::~Decoder() = default;
 
 std::span<float> Decoder::forward(const Batch& batch, const Pass& pass) {
   State& s = *state_;
   assert(!batch.rows.empty() && static_cast<int>(batch.rows.size()) <= s.limits.max_rows);
   assert(pass.layers == 0 || can_exit_after(s.config, pass.layers));
-  const size_t layers = pass.layers > 0 ? static_cast<size_t>(pass.layers) : s.config.layers.size();
+  assert(std::cmp_equal(s.layers.end - s.layers.begin, s.config.layers.size()));
+  const auto rows = static_cast<int>(batch.rows.size());
   if (s.profile) s.profile->start();
   s.begin(batch);
   s.embed(batch);
-  for (size_t layer = 0; layer < layers; ++layer) {
-    s.enter_layer(static_cast<int>(layer));
-    s.layer(layer, static_cast<int>(batch.rows.size()));
-    s.add_direction(layer, static_cast<int>(batch.rows.size()));
-  }
-  s.enter_layer(-1);
-  if (s.config.altup.streams > 0) altup_end(s.step(static_cast<int>(batch.rows.size())), s.weights);
+  s.run_layers({0, pass.layers > 0 ? pass.layers : s.layers.end}, rows);
+  if (s.config.altup.streams > 0) altup_end(s.step(rows), s.weights);
   s.take_hidden(batch);
   return s.logits(batch, pass.output ? *pass.output : s.weights.output);
+}
+
+// Only the layers go part by part. The output is computed for all rows at once: so its matrix is read once, and it is no later,
+// because the last part ends when the step does.
+std::span<float> Decoder::forward(const Batch& batch, std::span<const MicroBatch> parts, StageLink& link) {
+  State& s = *state_;
+  assert(!batch.rows.empty() && static_cast<int>(batch.rows.size()) <= s.limits.max_rows);
+  if (s.profile) s.profile->start();
+  const bool last = is_last(s.config, s.layers);
+  for (const MicroBatch& part : parts) {
+    s.work.begin_at(part.row, part.drafted);
+    const Batch rows{batch.rows.subspan(static_cast<size_t>(part.row), static_cast<size_t>(part.rows)), part.spans};
+    s.begin(rows, part.drafted);
+    if (s.layers.begin == 0) {
+      s.embed(rows);
+    } else {
+      s.angles(rows);
+      link.receive(s.border(s.layers.begin), part.row, part.rows);
+    }
+    s.run_layers(s.layers, part.rows);
+    if (last && s.config.altup.streams > 0) altup_end(s.step(part.rows), s.weights);
+    s.ops.finish();
+    if (!last) link.send(s.border(s.layers.end), part.row, part.rows);
+  }
+  s.work.begin_at(0, 0);
+  if (!last) return {};
+  s.take_hidden(batch);
+  return s.logits(batch, s.weights.output);
 }
 
 void Decoder::advance(std::span<const StateAdvance> advances) { state_->advance(advances); }

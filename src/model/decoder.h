@@ -8,11 +8,13 @@
 #include "model/adapter/adapter.h"
 #include "model/batch.h"
 #include "model/config.h"
+#include "model/stages/micro_batches.h"
 #include "model/step_profile.h"
 #include "model/weights.h"
 #include "model/workspace.h"
 #include "ops/backend.h"
 #include "ops/cache_memory.h"
+#include "ops/stage_link.h"
 #include "quire/types.h"
 
 namespace quire {
@@ -29,8 +31,9 @@ class Decoder {
  public:
   // The arguments that are references must outlive the decoder; weights and cache are in the backend's memory.
   // activations: the form of the linears' inputs. first_layer: of the cache layout; a drafter's layers follow its target's.
+  // layers: those of its stage, whose weights and cache it has; {}: all.
   Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& cache, Backend& backend,
-          Activations activations, DecoderLimits limits, int first_layer = 0);
+          Activations activations, DecoderLimits limits, int first_layer = 0, LayerRange layers = {});
   ~Decoder();
 
   // Stores the keys and values of all rows in their pages and returns the logits [rows that want them][vocab], in row
@@ -40,6 +43,10 @@ class Decoder {
   // model can draft with its first layers, and verifying the drafts overwrites nothing with other numbers. The layers
   // must be those of can_exit_after().
   std::span<float> forward(const Batch& batch, const Pass& pass = {});
+
+  // A stage's part of forward(): computes its layers for each part of the batch, in order, with rows of the stage before and for
+  // the stage after. The last stage returns the logits of the whole batch, the others none.
+  std::span<float> forward(const Batch& batch, std::span<const MicroBatch> parts, StageLink& link);
 
   // Gives states the bits that they would have if only the right drafts of the last batch had been computed. Once per
   // batch, for distinct drafts.

@@ -103,6 +103,11 @@ constexpr bool is_table(Tensor t) {
          t == Tensor::kPerLayerEmbedding;
 }
 
+// Matrices of the whole model that are read before the layers; the others are read after them.
+constexpr bool is_input(Tensor t) {
+  return is_table(t) || t == Tensor::kJoin || t == Tensor::kPerLayerProjection || t == Tensor::kAltUpProjection;
+}
+
 constexpr bool is_expert(Tensor t) {
   return t == Tensor::kExpertGate || t == Tensor::kExpertUp || t == Tensor::kExpertDown;
 }

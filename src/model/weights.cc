@@ -60,14 +60,16 @@ constexpr std::string_view kOtherModalities[] = {"model.visual.",
 class Loader : public TensorVisitor {
  public:
   // apart: experts get jobs of their own, for a file.
-  Loader(const Checkpoint& checkpoint, const ModelConfig& config, bool apart = false)
+  Loader(const Checkpoint& checkpoint, const ModelConfig& config, const LoadedLayers& part, bool apart = false)
       : checkpoint_(checkpoint),
         config_(config),
         kind_(checkpoint.gguf() ? FileKind::kGguf : FileKind::kHf),
         spelling_(spelling_of(checkpoint)),
         finder_(checkpoint, config, spelling_),
         quantization_(checkpoint.hf() ? read_quantization(*checkpoint.hf()) : std::nullopt),
-        apart_(apart) {}
+        part_(part),
+        apart_(apart),
+        layer_bytes_(config.layers.size()) {}
 
   void matrix(const Slot& slot, int rows, int cols, Linear& to) override {
     const Source source = source_of(slot);
@@ -94,7 +96,8 @@ class Loader : public TensorVisitor {
     const uint64_t elements = static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols);
     elements_[job.from.coded ? quantization_->method : std::string(name(job.from.type))] += elements;
     parameters += elements;
-    add_job(slot, std::move(job));
+    count_part(slot, to.weight.bytes());
+    if (loads(slot)) add_job(slot, std::move(job));
     count_decoded(slot, to.weight.bytes());
 
     const std::string bias = bias_name(source);
@@ -182,6 +185,10 @@ class Loader : public TensorVisitor {
   }
   uint64_t expert_bytes() const { return experts_; }
   const ExpertTotals& expert_totals() const { return totals_; }
+  const std::vector<uint64_t>& layer_bytes() const { return layer_bytes_; }
+  uint64_t input_bytes() const { return input_bytes_; }
+  uint64_t embedding_bytes() const { return embedding_; }
+  uint64_t output_bytes() const { return output_bytes_; }
 
  private:
   struct VectorJob {
@@ -193,6 +200,23 @@ class Loader : public TensorVisitor {
     Change change;
     int cols;  // kTranspose: of the file's matrix
   };
+
+  bool loads(const Slot& slot) const {
+    const LayerRange& own = part_.layers;
+    if (own == LayerRange()) return true;
+    if (slot.layer >= 0) return own.begin <= slot.layer && slot.layer < own.end;
+    const bool last = std::cmp_equal(own.end, config_.layers.size());
+    if (slot.tensor == Tensor::kEmbedding && (part_.embedding || (last && config_.tied_output))) return true;
+    return is_input(slot.tensor) ? own.begin == 0 : last;
+  }
+
+  void count_part(const Slot& slot, size_t bytes) {
+    if (slot.layer >= 0) {
+      layer_bytes_[static_cast<size_t>(slot.layer)] += bytes;
+    } else {
+      (is_input(slot.tensor) ? input_bytes_ : output_bytes_) += bytes;
+    }
+  }
 
   // Experts are visited one after the other, each with all its matrices.
   void add_job(const Slot& slot, MatrixJob job) {
@@ -417,7 +441,10 @@ class Loader : public TensorVisitor {
   const std::optional<Quantization> quantization_;
   std::vector<MatrixJob> matrices_;
   std::vector<VectorJob> vectors_;
+  const LoadedLayers part_;
   const bool apart_;
+  std::vector<uint64_t> layer_bytes_;
+  uint64_t input_bytes_ = 0, output_bytes_ = 0;
   std::vector<ExpertJob> expert_jobs_;
   ExpertTotals totals_;
   std::pair<int, int> last_expert_{-1, -1};  // layer and number in it
@@ -478,7 +505,7 @@ void list_tensors(const Checkpoint& checkpoint, const ModelConfig& config, Loade
 }  // namespace
 
 WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& config) {
-  Loader load(checkpoint, config);
+  Loader load(checkpoint, config, {});
   Weights unread;
   list_tensors(checkpoint, config, load, unread);
   return {.parameters = load.parameters,
@@ -486,12 +513,16 @@ WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& conf
           .matrix_bytes = load.matrix_bytes(),
           .main_type = load.main_type(),
           .experts = load.expert_totals(),
+          .layer_bytes = load.layer_bytes(),
+          .input_bytes = load.input_bytes(),
+          .embedding_bytes = load.embedding_bytes(),
+          .output_bytes = load.output_bytes(),
           .output = config.tied_output ? unread.embedding.weight : unread.output.weight};
 }
 
 Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend, Team& team,
                      const WeightOptions& options) {
-  Loader load(checkpoint, config, options.expert_slots > 0);
+  Loader load(checkpoint, config, options.part, options.expert_slots > 0);
   Weights w;
   list_tensors(checkpoint, config, load, w);
   if (const std::string text = load.ignored_scales(); options.warn && !text.empty()) options.warn(text);

@@ -16,6 +16,7 @@
 #include "ops/backend_memory.h"
 #include "ops/experts.h"
 #include "ops/linear.h"
+#include "ops/stage_link.h"
 
 namespace quire {
 
@@ -133,12 +134,20 @@ struct Weights {
   std::string main_type;      // what most matrix elements have: a type, or a quantization method
 };
 
+// Which matrices are loaded: those of some layers, and of what is before the first layer or after the last if these are among
+// them. The others have their shape, and no data. Vectors are small, and are all loaded.
+struct LoadedLayers {
+  LayerRange layers;       // {}: all
+  bool embedding = false;  // in any case
+};
+
 struct WeightOptions {
   size_t memory = 0;            // most bytes of all matrices together
   size_t expert_slots = 0;      // experts in memory at a time (expert_store.h); 0: all
   std::string pack_cache = {};  // a folder of pack files; empty: none
   PackFile::Warn warn = {};     // about that folder, and about scales that are not used
   OnLoad report = {};           // called on this thread
+  LoadedLayers part = {};
 };
 
 // Reads and packs all tensors, on all threads of the team, or maps what an earlier start has packed (pack_file.h). Throws
@@ -171,7 +180,10 @@ struct WeightTotals {
   uint64_t matrix_bytes = 0;  // the matrices alone
   std::string main_type;      // as Weights::main_type
   ExpertTotals experts;       // part of the bytes
-  PackedMatrix output;        // the output matrix without its data; no rows: the model has none
+  // Of matrix_bytes: each layer's; of what is read before the layers, the embedding among it; of what is read after them.
+  std::vector<uint64_t> layer_bytes;
+  uint64_t input_bytes = 0, embedding_bytes = 0, output_bytes = 0;
+  PackedMatrix output;  // the output matrix without its data; no rows: the model has none
 };
 
 // Throws what load_weights would throw because of names, shapes and types, without reading the data. The bytes are exactly

@@ -149,6 +149,13 @@ Workspace::Workspace(Backend& backend, const ModelConfig& c, const DecoderLimits
   }
 }
 
+void Workspace::begin_at(int row, int drafted) {
+  x = x.from(row - row_);
+  for (Rows& kept : updates) kept = kept.from(drafted - drafted_);
+  row_ = row;
+  drafted_ = drafted;
+}
+
 size_t Workspace::memory_bytes(const ModelConfig& c, const DecoderLimits& l) {
   return Workspace().carve(c, l, nullptr);
 }

@@ -24,6 +24,10 @@ struct Workspace {
   Workspace(Backend& backend, const ModelConfig& config, const DecoderLimits& limits);
   static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits);
 
+  // From now on blocks work on the rows of the step from `row` on, and keep updates from the drafted row `drafted` on: x and
+  // updates begin there. The other members belong to the part of a step that is being computed.
+  void begin_at(int row, int drafted);
+
   Rows x;                                // the residual stream [rows, hidden]
   Rows branch;                           // a block's result before it is added [rows, hidden]
   Rows projections;                      // a mixer's: queries, keys, values, gates
@@ -52,6 +56,7 @@ struct Workspace {
  private:
   size_t carve(const ModelConfig& config, const DecoderLimits& limits, std::byte* memory);
   Workspace() = default;
+  int row_ = 0, drafted_ = 0;  // of begin_at()
   BackendMemory memory_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "kernels/kernels.h"
 #include "ops/communicator.h"
@@ -111,6 +112,39 @@ CacheLayout CacheLayout::of_all_ranks(int ranks) const {
   all.unit_bytes_ = 0;
   for (int rank = 0; rank < ranks; ++rank) all.unit_bytes_ += of_rank(rank, ranks).unit_bytes_;
   all.state_bytes_ *= static_cast<size_t>(ranks);
+  return all;
+}
+
+CacheLayout CacheLayout::of_layers(int begin, int end) const {
+  CacheLayout part = *this;
+  part.state_bytes_ = 0;
+  for (int i = 0; std::cmp_less(i, part.layers_.size()); ++i) {
+    LayerCache& layer = part.layers_[static_cast<size_t>(i)];
+    const bool own = begin <= i && i < end;
+    if (layer.kind == LayerCache::Kind::kKeysValues) {
+      layer.model_kv_heads = layer.kv_heads;
+      if (!own) layer.kv_heads = 0;
+    }
+    if (layer.kind == LayerCache::Kind::kState) {
+      if (!own) layer.state_bytes = 0;
+      part.offset_of_[static_cast<size_t>(i)] = part.state_bytes_;
+      part.state_bytes_ += layer.state_bytes;
+    }
+  }
+  // A stage without such layers has units and states, too, as many as the others: without bytes they would not be counted.
+  part.unit_bytes_ = unit_bytes_ > 0 ? 64 : 0;
+  if (state_bytes_ > 0 && part.state_bytes_ == 0) part.state_bytes_ = 64;
+  part.place_layers();
+  return part;
+}
+
+CacheLayout CacheLayout::of_parts(std::span<const CacheLayout> parts) const {
+  CacheLayout all = *this;
+  all.unit_bytes_ = all.state_bytes_ = 0;
+  for (const CacheLayout& part : parts) {
+    all.unit_bytes_ += part.unit_bytes_;
+    all.state_bytes_ += part.state_bytes_;
+  }
   return all;
 }
 

@@ -23,8 +23,8 @@ struct LayerCache {
   int kv_heads = 0, key_dim = 0, value_dim = 0;
   int window = 0;          // tokens that the newest one sees, its own included; 0: all
   size_t state_bytes = 0;  // a multiple of 64
-  // Where ranks share the heads: kv_heads are those of this rank, the first of them is the model's number first_kv_head, and
-  // the model has model_kv_heads. 0: kv_heads are all.
+  // Where ranks share the heads, or stages the layers: kv_heads are those of this rank, the first of them is the model's
+  // number first_kv_head, and the model has model_kv_heads. 0: kv_heads are all.
   int first_kv_head = 0, model_kv_heads = 0;
 
   bool operator==(const LayerCache&) const = default;
@@ -72,6 +72,12 @@ class CacheLayout {
   CacheLayout of_rank(int rank, int ranks) const;
   // For counting memory: a unit's and a state's bytes are those of all ranks together.
   CacheLayout of_all_ranks(int ranks) const;
+  // What one of several stages keeps: layers [begin, end), with all of their KV heads and states, and of the others nothing.
+  // Its groups and layers are these, so page tables are those of all stages. A unit is as large as the stage's part of the
+  // group of which it has most.
+  CacheLayout of_layers(int begin, int end) const;
+  // For counting memory: a unit's and a state's bytes are those of all these parts together.
+  CacheLayout of_parts(std::span<const CacheLayout> parts) const;
   // Of the rank whose unit is the largest.
   CacheLayout of_largest_rank(int ranks) const;
   // Everything that the bytes of a unit or a state depend on, as text: for the keys of persisted pages.

@@ -36,6 +36,10 @@ class ProcessGroup {
   // Sends every rank's bytes to all ranks. sizes: of each rank's bytes. all: the sum of the sizes; rank r's bytes lie after
   // those of the ranks before it. This rank's own are not copied.
   virtual void exchange(std::span<const std::byte> mine, std::span<const size_t> sizes, std::span<std::byte> all) = 0;
+  // From one rank to one other, which takes what it sends in the same order, and knows the sizes. send_to() may wait until the
+  // other takes it, or not.
+  virtual void send_to(int rank, std::span<const std::byte> bytes) = 0;
+  virtual void receive_from(int rank, std::span<std::byte> bytes) = 0;
   // From rank 0 to all others: rank 0 sends, and each of the others receives. The message may be changed after send().
   virtual void send(std::span<const std::byte> message) = 0;
   virtual void receive(std::vector<std::byte>& message) = 0;

@@ -47,7 +47,7 @@ def test_the_answer_is_that_of_one_process(tiny, tmp_path):
         model = tiny(weights)
         one = quire("run", "-m", model, *PROMPT)
         assert one.returncode == 0 and one.stdout.strip(), one.stderr
-        for ranks, flags in [(2, []), (3, ["-t", "2"]), (3, ["-tp", "3", "--speculative", "ngram"]), (2, ["--pack-cache", tmp_path / "packs"])]:
+        for ranks, flags in [(2, []), (3, ["-t", "2"]), (3, ["-tp", "3", "--speculative", "ngram"]), (2, ["--pack-cache", tmp_path / "packs"]), (2, ["-pp", "2"]), (2, ["-pp", "2", "--micro-batch-rows", "1", "--pack-cache", tmp_path / "packs"])]:
             several = mpi(ranks, "run", "-m", model, *PROMPT, *flags)
             assert (several.returncode, several.stdout) == (0, one.stdout), several.stderr
 
@@ -111,6 +111,7 @@ def test_ranks_that_differ_are_refused(model, tiny, tmp_path):
 def test_what_cannot_be_done_is_refused(model):
     for command, flags, code, message in [
         ("run", ["-tp", "3"], 2, "--tensor-parallel-size: is 3, but there are 2 processes"),
+        ("run", ["-pp", "3"], 2, "--pipeline-parallel-size: is 3, but there are 2 processes; give 2"),
         ("run", ["--ranks", "shared"], 2, "--ranks"),
         ("bench", ["--adapters", "2"], 1, "--quality and --adapters work in one process only"),
         ("serve", ["-m", f"b={model}"], 2, "several processes (--ranks mpi) serve one"),
@@ -185,32 +186,34 @@ def test_adapters_and_control_vectors_of_the_start(model):
     wanted = [post(server, "/v1/completions", body | {"model": name})[1]["choices"][0]["token_ids"] for name in ("tiny", "one")]
     server.stop()
     assert wanted[0] != wanted[1]
-    with group(2, llama, *flags) as running:
-        got = [post(running, "/v1/completions", body | {"model": name})[1]["choices"][0]["token_ids"] for name in ("tiny", "one")]
-        assert got == wanted
+    for more in [], ["-pp", "2"]:
+        with group(2, llama, *flags, *more) as running:
+            got = [post(running, "/v1/completions", body | {"model": name})[1]["choices"][0]["token_ids"] for name in ("tiny", "one")]
+            assert got == wanted, more
     with group(2, llama, "--lora-memory", "1MiB") as running:
         status, answer = post(running, "/v1/load_lora_adapter", {"lora_name": "two", "lora_path": str(GOLDEN / "adapters/llama")})
         assert status == 400 and "cannot be loaded later" in answer["error"]["message"]
 
 
 # mpirun ends the others a second after one has died; they need less.
+@pytest.mark.parametrize("ranks, flags", [(3, []), (2, ["-pp", "2", "--rank-timeout", "2"])], ids=["ranks", "stages"])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-def test_a_lost_rank_ends_requests_with_503(model, how):
-    with group(3, model) as running, concurrent.futures.ThreadPoolExecutor() as clients:
+def test_a_lost_rank_ends_requests_with_503(model, how, ranks, flags):
+    with group(ranks, model, *flags) as running, concurrent.futures.ThreadPoolExecutor() as clients:
         assert running.complete(8)[0] == 200
         answers = [clients.submit(running.load) for _ in range(4)]
         time.sleep(0.5)
-        os.kill(running.pids[2], how)
+        os.kill(running.pids[ranks - 1], how)
         lost = time.monotonic()
         code, log = running.end()
         failures = [failure for answer in answers if (failure := answer.result())]
         assert failures
         for status, headers, body, when in failures:
             assert status == 503 and headers["Retry-After"] == "5", (status, body)
-            assert body["error"]["code"] == "engine_lost" and "rank 2 (" in body["error"]["message"], body
+            assert body["error"]["code"] == "engine_lost" and f"rank {ranks - 1} (" in body["error"]["message"], body
             assert when - lost < 3  # 2 s, and some for a machine of few cores
         assert code != 0
-        assert "rank 2 (" in log
+        assert f"rank {ranks - 1} (" in log
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])

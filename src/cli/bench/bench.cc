@@ -91,6 +91,9 @@ void run_bench(BenchOptions o) {
   const bool follows = connect_processes(o.processes, o.engine);
   if (o.engine.processes && (o.quality || o.adapters > 0))
     throw unsupported("--quality and --adapters work in one process only; use --ranks threads");
+  if (o.engine.pipeline_parallel_size > 1 && o.profile)
+    throw unsupported("--profile shows the operations of one stage; leave out --pipeline-parallel-size {}",
+                      o.engine.pipeline_parallel_size);
   const std::vector<BenchTest> tests = tests_of(o);
   if (o.quality && o.text.empty()) throw CLI::RequiredError("--text (for --quality)");
   if (tests.empty() && !o.quality) throw invalid("-p 0 -n 0 leaves nothing to measure; add --quality or give lengths");
@@ -114,6 +117,7 @@ void add_bench_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("bench", "Measure prefill and decode speed, and compare it with the limits of this machine");
   add_model_options(*command, o->engine);
+  add_stage_options(*command, o->engine);
   add_process_options(*command, o->processes, o->engine);
   command->get_option("--model")->required(false);  // subcommands have their own, or none
   const auto list = [&](const char* name, std::vector<int>& values, const char* help, int least) {

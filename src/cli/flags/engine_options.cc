@@ -150,6 +150,21 @@ void add_ranks_option(CLI::App& app, int& ranks) {
       ->capture_default_str();
 }
 
+void add_stage_options(CLI::App& app, EngineOptions& o) {
+  app.add_option(
+         "--pipeline-parallel-size", o.pipeline_parallel_size,
+         "or -pp N: so many stages, each with some of the layers, work on a step one after the other; the answers "
+         "are the same (docs/scale.md)")
+      ->check(between(1, kMaxRanks))
+      ->group(kComputeGroup)
+      ->capture_default_str();
+  app.add_option("--micro-batch-rows", o.micro_batch_rows,
+                 "with stages: least rows of the parts of a step that they work on at the same time")
+      ->check(between(1, kMaxNumBatchedTokens))
+      ->group(kComputeGroup)
+      ->capture_default_str();
+}
+
 void add_kernels_option(CLI::App& app, std::string& kernels) {
   app.add_option("--kernels", kernels, "instruction set of the kernels; must be one that this machine has")
       ->check(CLI::IsMember({"auto", "reference", "avx2", "avx2vnni", "avx512", "avx512bf16", "amx"}))
@@ -383,6 +398,7 @@ void add_control_vector_options(CLI::App& app, EngineOptions& o) {
 
 void add_engine_options(CLI::App& app, EngineOptions& o) {
   add_model_options(app, o);
+  add_stage_options(app, o);
   add_adapter_options(app, o);
   add_control_vector_options(app, o);
   add_choice(app, "--speculative", o.speculative, kSpeculationNames,

@@ -15,10 +15,17 @@ ordered_json memory_json(const MemoryPlan& plan) {
   ordered_json rows = ordered_json::array();
   for (const MemoryRow& row : plan.rows())
     rows.push_back({{"what", std::string(row.what)}, {"bytes", row.bytes}, {"note", row.note}});
-  return {{"rows", std::move(rows)},
-          {"bytes", plan.total()},
-          {"budget_bytes", plan.budget},
-          {"max_model_len", plan.cache.max_model_len}};
+  ordered_json json = {{"rows", std::move(rows)},
+                       {"bytes", plan.total()},
+                       {"budget_bytes", plan.budget},
+                       {"max_model_len", plan.cache.max_model_len}};
+  for (const StagePlan& stage : plan.stages)
+    json["stages"].push_back({{"first_layer", stage.layers.begin},
+                              {"layers", stage.layers.end - stage.layers.begin},
+                              {"weight_bytes", stage.weights},
+                              {"cache_bytes", stage.cache},
+                              {"sent_bytes_per_token", stage.sent_bytes}});
+  return json;
 }
 
 std::vector<std::string> memory_table(const ordered_json& memory) {
@@ -30,6 +37,16 @@ std::vector<std::string> memory_table(const ordered_json& memory) {
   for (const ordered_json& row : memory["rows"]) add(row["what"], row["bytes"], row["note"]);
   add("total", memory["bytes"],
       fmt::format("of {} MiB available (set with --memory)", memory["budget_bytes"].get<size_t>() / kMiB));
+  if (!memory.contains("stages")) return lines;
+  int number = 0;
+  for (const ordered_json& stage : memory["stages"]) {
+    const auto mib = [&](const char* what) { return (stage[what].get<size_t>() + kMiB - 1) / kMiB; };
+    const int first = stage["first_layer"], last = first + stage["layers"].get<int>() - 1;
+    const size_t sent = stage["sent_bytes_per_token"];
+    lines.push_back(fmt::format("stage {}: layers {} to {}, weights {} MiB, KV cache {} MiB{}", number++, first, last,
+                                mib("weight_bytes"), mib("cache_bytes"),
+                                sent > 0 ? fmt::format(", sends {} bytes per token", sent) : ""));
+  }
   return lines;
 }
 

@@ -9,10 +9,11 @@
 
 namespace quire {
 
-// {"rows": [{"what", "bytes", "note"}], "bytes", "budget_bytes", "max_model_len"}
+// {"rows": [{"what", "bytes", "note"}], "bytes", "budget_bytes", "max_model_len"}, and if there are stages
+// "stages": [{"first_layer", "layers", "weight_bytes", "cache_bytes", "sent_bytes_per_token"}]
 nlohmann::ordered_json memory_json(const MemoryPlan& plan);
 
-// A line for each row of memory_json(), then the total: "weights  103 MiB  Q4_1".
+// A line for each row of memory_json(), then the total, and a line for each stage: "weights  103 MiB  Q4_1".
 std::vector<std::string> memory_table(const nlohmann::ordered_json& memory);
 inline std::vector<std::string> memory_table(const MemoryPlan& plan) { return memory_table(memory_json(plan)); }
 

@@ -23,14 +23,25 @@ constexpr double kOrderPatience = 30;  // seconds
 
 }  // namespace
 
+double rank_patience(double given, bool stages) {
+  if (given > 0) return given;
+  return stages ? 30 : 2;
+}
+
 ProcessesExecutor::ProcessesExecutor(ProcessGroup& group, double patience, const ModelConfig& config,
                                      const Weights& weights, const CacheShape& shape, const CpuBackend& cpu, Team& team,
-                                     Activations activations, const DecoderLimits& limits)
+                                     Activations activations, const DecoderLimits& limits, const StageCut& stages)
     : group_(group),
-      parts_(shape.layout, group.ranks()),
+      has_stages_(!stages.layers.empty()),
+      parts_(has_stages_ ? RankParts(shape.layout, stage_layouts(shape.layout, stages.layers))
+                         : RankParts(shape.layout, group.ranks())),
       communicator_(group, team),
-      backend_(cpu, team, communicator_),
-      local_(config, weights, {parts_.of(group.rank()), shape.units, shape.states}, backend_, activations, limits) {
+      link_(group),
+      backend_(has_stages_ ? CpuBackend(cpu, team) : CpuBackend(cpu, team, communicator_)),
+      local_(config, weights, {parts_.of(group.rank()), shape.units, shape.states}, backend_, activations,
+             has_stages_ ? stage_limits(limits, group.rank() == group.ranks() - 1) : limits,
+             has_stages_ ? StageWork{stages.layers[static_cast<size_t>(group.rank())], &link_, stages.micro_batches}
+                         : StageWork{}) {
   answer_beat();  // all have loaded the model
   group_.set_patience(patience, std::max(patience, kOrderPatience));
 }
@@ -68,6 +79,7 @@ void ProcessesExecutor::launch(const ForwardInput& input) {
   attempt([&] {
     order(kPass, to_json(input));
     local_.launch(input);
+    if (has_stages_) take_outputs(input.by_drafter);
   });
 }
 
@@ -79,7 +91,7 @@ void ProcessesExecutor::commit(const CacheChanges& changes) {
 }
 
 std::span<const std::byte> ProcessesExecutor::read(const CachePlace& place) {
-  if (place.of_state) return local_.read(place);  // all ranks have the same
+  if (place.of_state && !has_stages_) return local_.read(place);  // all ranks have the same
   attempt([&] {
     order(kRead, to_json(place));
     share_unit(place);
@@ -120,7 +132,7 @@ bool ProcessesExecutor::carry_out(std::span<const std::byte> encoded) {
   const auto what = json.get<std::string>(kDo);
   if (what == kPass) {
     local_.launch(read_forward(json).input);
-    local_.wait();
+    if (has_stages_) send_output();
   } else if (what == kCommit) {
     local_.commit(read_changes(json));
   } else if (what == kRead) {
@@ -162,10 +174,34 @@ void ProcessesExecutor::share_unit(const CachePlace& place) {
 }
 
 void ProcessesExecutor::take(const CachePlace& place, std::span<const std::byte> bytes) {
-  if (place.of_state) return local_.write(place, bytes);
+  if (place.of_state && !has_stages_) return local_.write(place, bytes);
   parts_.for_each(place, [&](int rank, const CachePlace& part, size_t at) {
     if (rank == group_.rank()) local_.write(part, bytes.subspan(at, part.size));
   });
+}
+
+// To rank 0: its size, and the output as a message.
+void ProcessesExecutor::send_output() {
+  Message message;
+  write_output(local_.wait(), message);
+  const std::vector<std::byte> encoded = encode(message);
+  const std::array<uint64_t, 1> size = {encoded.size()};
+  group_.send_to(0, std::as_bytes(std::span(size)));
+  group_.send_to(0, encoded);
+}
+
+// The last rank's output becomes that of all. The bytes that each has read add up; a drafter reads none.
+void ProcessesExecutor::take_outputs(bool by_drafter) {
+  uint64_t expert_bytes = local_.wait().expert_bytes;
+  for (int rank = 1; rank < group_.ranks(); ++rank) {
+    std::array<uint64_t, 1> size{};
+    group_.receive_from(rank, std::as_writable_bytes(std::span(size)));
+    message_.resize(size[0]);
+    group_.receive_from(rank, message_);
+    read_output(decode(message_), output_, logits_);
+    expert_bytes += output_.expert_bytes;
+  }
+  output_.expert_bytes = by_drafter ? 0 : expert_bytes;
 }
 
 void ProcessesExecutor::answer_beat() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/team.h"
+#include "engine/ranks/rank_threads.h"
 #include "ops/communicator.h"
 #include "ops/cpu/cpu_backend.h"
 #include "ops/local_ranks.h"
@@ -22,7 +23,7 @@ class RankGroup {
   // cpu: whose kernels and tuning all ranks use; must outlive this. threads: of all ranks together. Throws Error (kResource).
   RankGroup(const CpuBackend& cpu, int ranks, int threads);
 
-  int size() const { return mains_.size(); }
+  int size() const { return threads_.size(); }
   // A rank's; only a work() of run() may call its operations. Its memory is this process's.
   Backend& backend(int rank) { return *backends_[static_cast<size_t>(rank)]; }
   // Through which its operations gather.
@@ -32,26 +33,17 @@ class RankGroup {
   // give up the step; throws what the first one that failed has thrown.
   template <class Work>
   void run(const Work& work) {
-    mains_.for_tiles(size(), [&](int rank, int) {
-      try {
-        work(rank);
-      } catch (const RankGone&) {
-      } catch (...) {
-        errors_[static_cast<size_t>(rank)] = std::current_exception();
-        local_->give_up();
-      }
-    });
-    throw_errors();
+    const std::exception_ptr error = threads_.run(work, [this] { local_->give_up(); });
+    if (!error) return;
+    local_->reset();
+    std::rethrow_exception(error);
   }
 
  private:
-  void throw_errors();
-
-  Team mains_;  // a thread for each rank
+  RankThreads threads_;
   std::vector<std::unique_ptr<Team>> teams_;
   std::unique_ptr<LocalRanks> local_;
   std::vector<std::unique_ptr<CpuBackend>> backends_;
-  std::vector<std::exception_ptr> errors_;  // of the last run(), by rank
 };
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "model/packing/expert_store.h"
+#include "model/stages/cut_layers.h"
 
 namespace quire {
 namespace {
@@ -15,13 +16,20 @@ constexpr int kPooledTogether = 32;  // rows
 }  // namespace
 
 LocalExecutor::LocalExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape,
-                             Backend& backend, Activations activations, const DecoderLimits& limits)
+                             Backend& backend, Activations activations, const DecoderLimits& limits,
+                             const StageWork& stage)
     : config_(config),
+      stage_(stage),
       experts_(weights.experts.get()),
       backend_(backend),
       cache_(backend, shape),
-      decoder_(config, weights, cache_, backend, activations, limits),
+      decoder_(config, weights, cache_, backend, activations, limits, 0, stage.layers),
       pooled_(backend, kPooledTogether * static_cast<size_t>(config.hidden) * sizeof(float)) {}
+
+DecoderLimits stage_limits(DecoderLimits limits, bool last) {
+  if (!last) limits.max_logits = limits.max_hidden = 0;
+  return limits;
+}
 
 size_t LocalExecutor::memory_bytes(const ModelConfig& config, const DecoderLimits& limits,
                                    const OperationsBytes& operations) {
@@ -37,6 +45,7 @@ void LocalExecutor::commit(const CacheChanges& changes) {
 void LocalExecutor::launch(const ForwardInput& input) {
   commit(input.changes);
   if (input.by_drafter) {
+    if (!drafter_) return;  // another stage has it
     output_.logits = drafter_->forward({.rows = input.rows,
                                         .spans = input.spans,
                                         .features = input.features,
@@ -44,9 +53,12 @@ void LocalExecutor::launch(const ForwardInput& input) {
                                         .heads = input.heads});
     return;
   }
-  output_.logits = decoder_.forward({input.rows, input.spans});
+  const Batch batch{input.rows, input.spans};
+  output_.logits =
+      stage_.link ? decoder_.forward(batch, micro_batches(batch, stage_.cut), *stage_.link) : decoder_.forward(batch);
   output_.expert_bytes = decoder_.take_expert_bytes();
   if (experts_) output_.expert_reads = experts_->take_reads();
+  if (stage_.link && !is_last(config_, stage_.layers)) return;
   output_.pooled.resize(input.pooled.size());
   for (size_t i = 0; i < input.pooled.size(); ++i) pool(input.pooled[i], output_.pooled[i]);
 }

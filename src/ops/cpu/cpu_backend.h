@@ -15,6 +15,8 @@ class CpuBackend final : public Backend {
   // One rank's: with the kernels and the tuning of `like`. Its operations share their work with the other ranks'.
   CpuBackend(const CpuBackend& like, Team& team, Communicator& ranks)
       : kernels_(like.kernels_), team_(team), tuning_(like.tuning_), ranks_(&ranks) {}
+  // One stage's: on a team of its own.
+  CpuBackend(const CpuBackend& like, Team& team) : kernels_(like.kernels_), team_(team), tuning_(like.tuning_) {}
   // kernels: as choose_kernels() takes them. Throws Error: the CPU lacks them, or there are none of this name.
   CpuBackend(std::string_view kernels, Team& team, const Tuning* tuning = nullptr);
   static Activations default_activations_of(std::string_view kernels);

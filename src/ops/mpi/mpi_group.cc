@@ -21,7 +21,11 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-enum Tag : int { kExchange = 1, kOrder, kFailure };
+enum Tag : int { kExchange = 1, kOrder, kFailure, kDirect };
+
+// Between two ranks: pieces that Open MPI sends at once (btl_tcp_eager_limit is 64 KiB), so that they are on their way while
+// the receiver computes.
+constexpr size_t kPieceBytes = size_t{32} << 10;
 
 // A process that gives up waits so long for others to take its last message.
 constexpr milliseconds kLastWords{50};
@@ -157,6 +161,24 @@ void MpiGroup::exchange(std::span<const std::byte> mine, std::span<const size_t>
                     &requests_.emplace_back()),
           other);
   }
+  wait_for_requests(exchange_patience_, "results");
+}
+
+void MpiGroup::send_to(int other, std::span<const std::byte> bytes) {
+  require_group();
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPieceBytes, bytes.size())))
+    begin(MPI_Isend(bytes.data(), static_cast<int>(std::min(kPieceBytes, bytes.size())), MPI_BYTE, other, kDirect,
+                    communicator_, &requests_.emplace_back()),
+          other);
+  wait_for_requests(exchange_patience_, "sign that it takes results");
+}
+
+void MpiGroup::receive_from(int other, std::span<std::byte> bytes) {
+  require_group();
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPieceBytes, bytes.size())))
+    begin(MPI_Irecv(bytes.data(), static_cast<int>(std::min(kPieceBytes, bytes.size())), MPI_BYTE, other, kDirect,
+                    communicator_, &requests_.emplace_back()),
+          other);
   wait_for_requests(exchange_patience_, "results");
 }
 

@@ -25,6 +25,8 @@ class MpiGroup final : public ProcessGroup {
 
   std::string name(int rank) const override { return peers_.name(rank); }
   void exchange(std::span<const std::byte> mine, std::span<const size_t> sizes, std::span<std::byte> all) override;
+  void send_to(int rank, std::span<const std::byte> bytes) override;
+  void receive_from(int rank, std::span<std::byte> bytes) override;
   void send(std::span<const std::byte> message) override;
   void receive(std::vector<std::byte>& message) override;
   void fail(std::string_view why) noexcept override;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "engine/ranks/agreement.h"
@@ -46,12 +47,15 @@ EngineOptions process_options(std::string model) {
   return o;
 }
 
+enum class Share { kOutputs, kLayers };
+
 // Runs work(options of the rank) for every rank on a thread of its own; the caller is rank 0. What the others throw is in
 // errors().
 class Processes {
  public:
-  Processes(int ranks, EngineOptions o) : group_(ranks), options_(std::move(o)), errors_(static_cast<size_t>(ranks)) {
-    options_.tensor_parallel_size = ranks;
+  Processes(int ranks, EngineOptions o, Share share = Share::kOutputs)
+      : ranks_(ranks), group_(ranks), options_(std::move(o)), errors_(static_cast<size_t>(ranks)) {
+    (share == Share::kLayers ? options_.pipeline_parallel_size : options_.tensor_parallel_size) = ranks;
   }
   ~Processes() { join(); }
 
@@ -63,7 +67,7 @@ class Processes {
     return o;
   }
   void start(const std::function<void(const EngineOptions&)>& work = follow) {
-    for (int rank = 1; rank < options_.tensor_parallel_size; ++rank) {
+    for (int rank = 1; rank < ranks_; ++rank) {
       threads_.emplace_back(
           [this, rank, work] { errors_[static_cast<size_t>(rank)] = error_of([&] { work(of(rank)); }); });
     }
@@ -75,6 +79,7 @@ class Processes {
   const std::vector<std::string>& errors() const { return errors_; }
 
  private:
+  const int ranks_;
   ThreadGroup group_;
   EngineOptions options_;
   std::vector<std::string> errors_;  // by rank
@@ -102,6 +107,27 @@ TEST_P(ProcessKinds, HaveTheLogitsOfOne) {
     EXPECT_EQ(processes.group().closed(), ranks);
   }
 }
+TEST_P(ProcessKinds, HaveTheLogitsOfOneAsStages) {
+  const std::string path = testing::golden_kind(GetParam());
+  if (!testing::is_known(path)) GTEST_SKIP() << "Quire does not know this family";
+  const TokenIds ids = random_tokens(1, 40);
+  LoadedModel one(process_options(path), 64);
+  EngineOptions o = process_options(path);
+  o.micro_batch_rows = 3;
+  o.pipeline_parallel_size = 2;
+  if (!error_of([&] { LoadedModel stages(o, 64); }).empty()) GTEST_SKIP() << "it cannot be cut";
+  Processes processes(2, o, Share::kLayers);
+  processes.start([](const EngineOptions& rank) { LoadedModel(rank, 64).processes->follow(); });
+  {
+    LoadedModel several(processes.of(0), 64);
+    EXPECT_TRUE(testing::same_bits(all_logits(one, ids, 20), all_logits(several, ids, 17)));
+    EXPECT_EQ(several.stage_bytes(), ids.size() * several.plan.stages[0].sent_bytes);
+    EXPECT_EQ(several.target.weights.matrix_bytes, several.plan.stages[0].weights);
+    EXPECT_LT(several.target.weights.matrix_bytes, one.target.weights.matrix_bytes);
+  }
+  processes.join();
+  EXPECT_EQ(processes.errors(), std::vector<std::string>(2));
+}
 INSTANTIATE_TEST_SUITE_P(All, ProcessKinds, ::testing::ValuesIn(testing::kGoldenKinds),
                          [](const auto& info) { return std::string(info.param); });
 
@@ -116,21 +142,21 @@ std::vector<Request> some_requests() {
   return requests;
 }
 
-void expect_answers_of_one_process(const EngineOptions& o) {
+void expect_answers_of_one_process(const EngineOptions& o, int ranks = 3, Share share = Share::kOutputs) {
   Engine one(o);
   const auto expected = answers_together(one, some_requests());
-  Processes processes(3, o);
+  Processes processes(ranks, o, share);
   processes.start();
   {
     Engine several(processes.of(0));
-    EXPECT_EQ(several.info().ranks, 3);
+    EXPECT_EQ(share == Share::kLayers ? several.info().stages : several.info().ranks, ranks);
     const auto got = answers_together(several, some_requests());
     for (size_t i = 0; i < expected.size(); ++i) {
       for (size_t choice = 0; choice < expected[i].size(); ++choice) expect_same(expected[i][choice], got[i][choice]);
     }
   }
   processes.join();
-  EXPECT_EQ(processes.errors(), std::vector<std::string>(3));
+  EXPECT_EQ(processes.errors(), std::vector<std::string>(static_cast<size_t>(ranks)));
 }
 
 TEST(Processes, AnswerAsOneWithDrafters) {
@@ -138,11 +164,17 @@ TEST(Processes, AnswerAsOneWithDrafters) {
   o.threads = 1;
   o.kv_cache_bytes = size_t{8} << 20;
   o.speculate_always = true;
+  o.micro_batch_rows = 2;
   o.speculative = Speculation::kNgram;
   expect_answers_of_one_process(o);
+  expect_answers_of_one_process(o, 2, Share::kLayers);
   o.speculative = Speculation::kDraft;
   o.draft_model = o.model;
   expect_answers_of_one_process(o);
+  expect_answers_of_one_process(o, 2, Share::kLayers);
+  testing::use_mtp(o, "deepseek_v3");  // which reads hidden states and embeddings
+  o.draft_model.clear();
+  expect_answers_of_one_process(o, 2, Share::kLayers);
 }
 
 // Pages that several processes have kept on disk serve one, and the other way round.
@@ -152,12 +184,12 @@ TEST(Processes, KeepPagesAsOneDoes) {
     EngineOptions o = process_options(testing::golden_kind(kind));
     o.cache_dir = folder.string();
     const Request request = seeded_request(random_tokens(9, 70), 8);
-    const auto answer_of = [&](int ranks) {
+    const auto answer_of = [&](int ranks, Share share = Share::kOutputs) {
       if (ranks == 1) {
         Engine engine(o);
         return testing::answer(engine, request);
       }
-      Processes processes(ranks, o);
+      Processes processes(ranks, o, share);
       processes.start();
       Engine engine(processes.of(0));
       return testing::answer(engine, request);
@@ -169,41 +201,52 @@ TEST(Processes, KeepPagesAsOneDoes) {
       expect_same(cold, warm, std::to_string(ranks));
       EXPECT_GE(warm.last.usage.cached_tokens, 64) << kind << ranks;
     }
+    const testing::Answer staged = answer_of(2, Share::kLayers);
+    expect_same(cold, staged, "stages");
+    EXPECT_GE(staged.last.usage.cached_tokens, 64) << kind;
+    fs::remove_all(folder);
+    expect_same(cold, answer_of(2, Share::kLayers), "stages that write pages");
+    expect_same(cold, answer_of(1), "pages of stages");
     fs::remove_all(folder);
   }
 }
 
-// A rank fails in some gather of a step, or hangs: the requests end, the engine says why, and all ranks end.
+// A rank fails in some gather of a step, or as a stage that sends or receives, or hangs: the requests end, the engine says why,
+// and all ranks end.
 TEST(Processes, EndTogether) {
-  for (const int failing : {0, 1, 2}) {
-    for (const bool hangs : {false, true}) {
-      if (hangs && failing == 0) continue;  // then a launcher ends the group
-      EngineOptions o = process_options(testing::golden_kind("mistral"));
-      o.rank_timeout = 0.3;
-      std::string why;
-      o.on_lost = [&why](std::string_view text) { why = text; };
-      Processes processes(3, o);
-      processes.start();
-      {
-        Engine engine(processes.of(0));
-        if (hangs) {
-          processes.group().let_hang(failing, 7);
-        } else {
-          processes.group().let_fail(failing, 7);
-        }
-        for (int i = 0; i < 2; ++i) {
-          const testing::Answer answer = testing::answer(engine, seeded_request(random_tokens(1, 30), 8));
-          EXPECT_EQ(answer.last.finish, FinishReason::kLost) << answer.last.error;
-          const std::string expected = hangs ? " does not answer" : "out of memory";
-          EXPECT_NE(answer.last.error.find(expected), std::string::npos) << answer.last.error;
-        }
+  for (const auto& [share, ranks, failing, hangs] : {std::tuple{Share::kOutputs, 3, 0, false},
+                                                     {Share::kOutputs, 3, 1, false},
+                                                     {Share::kOutputs, 3, 1, true},
+                                                     {Share::kOutputs, 3, 2, false},
+                                                     {Share::kOutputs, 3, 2, true},
+                                                     {Share::kLayers, 2, 0, false},
+                                                     {Share::kLayers, 2, 1, false},
+                                                     {Share::kLayers, 2, 1, true}}) {
+    EngineOptions o = process_options(testing::golden_kind("mistral"));
+    o.rank_timeout = 0.3;
+    std::string why;
+    o.on_lost = [&why](std::string_view text) { why = text; };
+    Processes processes(ranks, o, share);
+    processes.start();
+    {
+      Engine engine(processes.of(0));
+      const int n = share == Share::kLayers ? 2 : 7;
+      if (hangs) {
+        processes.group().let_hang(failing, n);
+      } else {
+        processes.group().let_fail(failing, n);
       }
-      processes.join();
-      EXPECT_NE(why, "");
-      EXPECT_NE(processes.errors()[1], "");
-      EXPECT_NE(processes.errors()[2], "");
-      EXPECT_EQ(processes.group().closed(), 0);
+      for (int i = 0; i < 2; ++i) {
+        const testing::Answer answer = testing::answer(engine, seeded_request(random_tokens(1, 30), 8));
+        EXPECT_EQ(answer.last.finish, FinishReason::kLost) << answer.last.error;
+        const std::string expected = hangs ? " does not answer" : "out of memory";
+        EXPECT_NE(answer.last.error.find(expected), std::string::npos) << answer.last.error;
+      }
     }
+    processes.join();
+    EXPECT_NE(why, "");
+    for (int rank = 1; rank < ranks; ++rank) EXPECT_NE(processes.errors()[static_cast<size_t>(rank)], "");
+    EXPECT_EQ(processes.group().closed(), 0);
   }
 }
 

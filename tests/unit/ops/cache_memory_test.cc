@@ -63,6 +63,26 @@ TEST(CacheLayout, GivesEachRankItsHeadsInTheSameGroups) {
   EXPECT_EQ(layout.of_all_ranks(1).unit_bytes(), layout.unit_bytes());
 }
 
+TEST(CacheLayout, GivesEachStageItsLayersInTheSameGroups) {
+  const CacheLayout layout(KvType::kInt8, {state(640), keys_values(2, 64), state(64), keys_values(2, 64)});
+  const CacheLayout stages[] = {layout.of_layers(0, 2), layout.of_layers(2, 3), layout.of_layers(3, 4)};
+  for (const CacheLayout& own : stages) EXPECT_TRUE(std::ranges::equal(own.groups(), layout.groups()));
+  const size_t page = page_bytes(layout.type(), layout.layers()[1]);
+  EXPECT_EQ(stages[0].unit_bytes(), page);
+  EXPECT_EQ(stages[0].state_bytes(), 640u);
+  EXPECT_EQ(stages[0].layers()[3].kv_heads, 0);
+  EXPECT_EQ(stages[0].layers()[1].model_kv_heads, 2);
+  // Its own state is the first, and it has no keys, but units all the same.
+  EXPECT_EQ(stages[1].offset_of(2), 0u);
+  EXPECT_EQ(stages[1].state_bytes(), 64u);
+  EXPECT_EQ(stages[1].unit_bytes(), 64u);
+  EXPECT_EQ(stages[2].offset_of(3), 0u);
+  EXPECT_EQ(stages[2].unit_bytes(), page);
+  EXPECT_EQ(stages[2].state_bytes(), 64u);  // likewise
+  EXPECT_EQ(layout.of_parts(stages).unit_bytes(), 2 * page + 64);
+  EXPECT_EQ(layout.of_parts(stages).state_bytes(), 640u + 64 + 64);
+}
+
 TEST(CacheLayout, CutsLayersOfDifferentWindowsIntoGroupsOfEqualSize) {
   std::vector<LayerCache> layers;  // Gemma 3's pattern: five layers with a window, one without
   for (int i = 0; i < 18; ++i) layers.push_back(keys_values(1, 256, i % 6 == 5 ? 0 : 512));

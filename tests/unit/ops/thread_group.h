@@ -28,7 +28,7 @@ class ThreadGroup {
   std::shared_ptr<ProcessGroup> of(int rank) { return std::make_shared<Member>(rank, *this); }
   int closed() const { return closed_; }
 
-  // Before its exchange number n from now on, this rank runs out of memory, or stops answering for ever.
+  // Before its exchange number n from now on, or its n-th message to or from one other, this rank runs out of memory, or stops answering for ever.
   void let_fail(int rank, int n) { set_fault(rank, n, false); }
   void let_hang(int rank, int n) { set_fault(rank, n, true); }
 
@@ -55,6 +55,16 @@ class ThreadGroup {
         }
         at += size;
       }
+    }
+    void send_to(int to, std::span<const std::byte> bytes) override {
+      group_.take_fault(rank());
+      group_.put(rank(), to, {bytes.begin(), bytes.end()});
+    }
+    void receive_from(int from, std::span<std::byte> to) override {
+      group_.take_fault(rank());
+      const Bytes bytes = group_.take(from, rank(), exchange_patience_);
+      if (bytes.size() != to.size()) throw invalid("rank {} sent {} bytes, not {}", from, bytes.size(), to.size());
+      std::ranges::copy(bytes, to.begin());
     }
     void send(std::span<const std::byte> message) override {
       for (int to = 1; to < ranks(); ++to) group_.put(0, to, {message.begin(), message.end()});

@@ -1,0 +1,54 @@
+#include "engine/ranks/stages_executor.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "model/stages/cut_layers.h"
+
+namespace quire {
+
+StagesExecutor::StagesExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape,
+                               StageGroup& group, std::span<const LayerRange> layers, const MicroBatchLimits& cut,
+                               Activations activations, const DecoderLimits& limits)
+    : group_(group), parts_(shape.layout, stage_layouts(shape.layout, layers)) {
+  for (int stage = 0; stage < stages(); ++stage) {
+    const LayerRange& own = layers[static_cast<size_t>(stage)];
+    executors_.push_back(std::make_unique<LocalExecutor>(
+        config, weights, CacheShape{parts_.of(stage), shape.units, shape.states}, group_.backend(stage), activations,
+        stage_limits(limits, is_last(config, own)), StageWork{own, &group_.link(stage), cut}));
+  }
+}
+
+uint64_t StagesExecutor::sent_bytes() const {
+  uint64_t bytes = 0;
+  for (int stage = 0; stage < stages(); ++stage) bytes += group_.link(stage).sent_bytes();
+  return bytes;
+}
+
+void StagesExecutor::launch(const ForwardInput& input) {
+  group_.run([&](int stage) { executors_[static_cast<size_t>(stage)]->launch(input); });
+  if (input.by_drafter) return;
+  for (const auto& executor : executors_)
+    if (executor != executors_.back()) last().add_expert_bytes(executor->wait().expert_bytes);
+}
+
+void StagesExecutor::commit(const CacheChanges& changes) {
+  group_.run([&](int stage) { executors_[static_cast<size_t>(stage)]->commit(changes); });
+}
+
+std::span<const std::byte> StagesExecutor::read(const CachePlace& place) {
+  read_.assign(place.size, std::byte{0});
+  parts_.for_each(place, [&](int stage, const CachePlace& part, size_t at) {
+    std::ranges::copy(executors_[static_cast<size_t>(stage)]->read(part), read_.begin() + static_cast<ptrdiff_t>(at));
+  });
+  return read_;
+}
+
+void StagesExecutor::write(const CachePlace& place, std::span<const std::byte> bytes) {
+  assert(bytes.size() == place.size);
+  parts_.for_each(place, [&](int stage, const CachePlace& part, size_t at) {
+    executors_[static_cast<size_t>(stage)]->write(part, bytes.subspan(at, part.size));
+  });
+}
+
+}  // namespace quire

@@ -1,0 +1,42 @@
+// Stages that are threads of this process: rows cross a border through a buffer of both.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ops/stage_link.h"
+
+namespace quire {
+
+// Throws RankGone in all stages that wait once one has given up (ops/communicator.h).
+class LocalStages {
+ public:
+  // widths: floats of a row at each border, of which there is one less than stages. max_rows: of a step. spins: a stage that
+  // waits keeps its core for a while.
+  LocalStages(std::span<const int> widths, int max_rows, bool spins);
+  ~LocalStages();
+  LocalStages(const LocalStages&) = delete;
+  LocalStages& operator=(const LocalStages&) = delete;
+
+  int size() const { return static_cast<int>(stages_.size()); }
+  StageLink& of(int stage) const;
+  static size_t memory_bytes(std::span<const int> widths, int max_rows);
+
+  // A stage cannot go on with this step: the others' receive() throws RankGone until reset(), which is called when no stage
+  // works.
+  void give_up();
+  void reset();
+
+ private:
+  struct Border;
+  class LocalLink;
+
+  std::atomic<bool> gone_{false};
+  std::vector<std::unique_ptr<Border>> borders_;
+  std::vector<std::unique_ptr<LocalLink>> stages_;
+};
+
+}  // namespace quire
