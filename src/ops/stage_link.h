@@ -23,7 +23,7 @@ class StageLink {
   virtual ~StageLink() = default;
 
   // The first `rows` rows of each part go to the stage after this one. first_row: the number of the first in the step, which
-  // sends rows once, in ascending order. May return before the other has them, and never waits for it. Throws RankGone if another stage has given up.
+  // sends each row once, in ascending order. May return before the other has them. Throws RankGone if another has given up.
   virtual void send(std::span<const Rows> parts, int first_row, int rows) = 0;
   // Waits for rows of the stage before this one. Throws RankGone if another stage has given up.
   virtual void receive(std::span<const Rows> parts, int first_row, int rows) = 0;
