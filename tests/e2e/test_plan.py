@@ -34,6 +34,26 @@ def test_caches_of_codes_take_a_half_and_a_quarter():
     assert sizes == {"bf16": 2 * numbers, "int8": numbers + 4 * scales, "fp8": numbers + 2 * scales, "int4": numbers / 2 + 2 * scales}
 
 
+def test_ranks_gain_less_than_their_number():
+    flags = ["--shape", "llama-2-70b", "--weights", "f16", "--hardware", "a100", "-u", "8"]
+    p = plan(*flags, "-tp", "4")
+    ranks, step = p["ranks"], p["ranks"]["steps"][0]
+    assert ranks["gathers_per_step"] == 4 * 80 + 1
+    assert ranks["weights_read"] == p["memory"]["weights"] / 4 and ranks["kv_cache"] == p["memory"]["kv_cache"] / 4
+    assert step["one_seconds"] == p["steps"][0]["least_seconds"] and step["share_seconds"] == step["one_seconds"] / 4
+    assert abs(step["gather_seconds"] - (321 * 10e-6 + step["received_bytes"] / 12.5e9)) < 1e-9
+    assert 3 < step["gain"] < 4 and abs(step["gain"] * step["seconds"] - step["one_seconds"]) < 1e-9
+    prompt = ranks["steps"][-1]  # 3,840 tokens in 8 steps
+    assert abs(prompt["gather_seconds"] - (8 * 321 * 10e-6 + prompt["received_bytes"] / 12.5e9)) < 1e-9
+    slow = plan(*flags, "-tp", "4", "--rank-latency", "1ms", "--rank-bandwidth", "1")["ranks"]["steps"][0]
+    assert slow["gain"] < 1
+    assert "ranks" not in plan(*flags)
+    text = quire("plan", *flags, "-tp", "4").stdout
+    assert "4 ranks, 10.0 us and 12.5 GB/s between them: 321 gathers in a step" in text, text
+    assert quire("plan", *flags, "-tp", "4", "--devices", "2").returncode == 2
+    assert quire("plan", *flags, "--rank-latency", "1ms").returncode == 2
+
+
 def test_the_text_names_what_matters():
     done = quire("plan", "--shape", "llama-2-70b", "--hardware", "a100", "--tpot", "100ms")
     assert done.returncode == 0, done.stderr

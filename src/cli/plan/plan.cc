@@ -22,6 +22,8 @@
 #include "cli/output_file.h"
 #include "cli/plan/check.h"
 #include "cli/plan/cluster.h"
+#include "cli/plan/quantities.h"
+#include "cli/plan/ranks.h"
 #include "cli/plan/report.h"
 #include "cli/plan/svg.h"
 #include "cli/terminal/progress.h"
@@ -47,34 +49,12 @@ struct PlanOptions {
   bool probe = true, json = false, force = false, check = false, list = false, advise = false;
   PlanCheckOptions checks;
   std::string budget;
-  AdviseOptions advice;    // without engine and budget
+  AdviseOptions advice;  // without engine and budget
+  RankFlags ranks;
   ClusterOptions cluster;  // without what is above
 };
 
 constexpr int kUsualContext = 4096, kUsualAnswer = 256;
-constexpr double kLeastSeconds = 1e-6, kMostSeconds = 1e6;
-
-// "500ms", "0.5s" or seconds. What is wrong, or an empty string; sets `seconds`.
-std::string read_seconds(const std::string& text, double& seconds) {
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, seconds);
-  const std::string_view unit(stop, static_cast<size_t>(end - stop));
-  if (error == std::errc::invalid_argument || (unit != "" && unit != "s" && unit != "ms" && unit != "us"))
-    return fmt::format("must be a time such as 500ms or 0.5s, not '{}'", text);
-  seconds *= unit == "ms" ? 1e-3 : unit == "us" ? 1e-6 : 1;
-  if (error != std::errc() || !(seconds >= kLeastSeconds && seconds <= kMostSeconds))
-    return fmt::format("must be between 1us and {:g}s, not {}", kMostSeconds, text);
-  return "";
-}
-
-CLI::Validator time_check() {
-  return {[](const std::string& text) {
-            double seconds = 0;
-            return read_seconds(text, seconds);
-          },
-          "", ""};
-}
-
 std::optional<double> seconds_of_flag(const std::string& text) {
   double seconds = 0;
   if (text.empty()) return std::nullopt;
@@ -197,6 +177,8 @@ void run_plan(const PlanOptions& o) {
   report.request.price_per_hour = o.price > 0 ? o.price * o.devices : report.hardware.price_per_hour;
   if (here) measure_this(o, report, machine);
   report.plan = make_plan(report.model, machine, report.form, report.request);
+  if (o.ranks.ranks > 1)
+    report.ranks = plan_ranks(report.model, report.plan, report.request, report.form.kv, rank_request(o.ranks));
   if (!o.cluster.file.empty()) {
     ClusterOptions cluster = o.cluster;
     cluster.slo = o.advice.slo;
@@ -390,6 +372,7 @@ void add_plan_command(CLI::App& app) {
   add_check_options(*command, *o);
   add_advise_options(*command, *o);
   add_cluster_options(*command, o->cluster);
+  add_rank_plan_options(*command, o->ranks);
   command->callback([o] {
     if (o->list) return list_hardware();
     check_cluster_options(o->cluster);

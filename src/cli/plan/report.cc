@@ -8,6 +8,8 @@
 #include <iterator>
 
 #include "cli/chat/output.h"
+#include "cli/plan/quantities.h"
+#include "cli/plan/ranks.h"
 #include "cli/terminal/text_table.h"
 #include "engine/dtype_names.h"
 
@@ -16,17 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Three digits that matter: "1.34 GB", "320 kB".
-std::string in_units(double value, std::initializer_list<const char*> units) {
-  auto unit = units.begin();
-  while (value >= 999.5 && std::next(unit) != units.end()) {
-    value /= 1000;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, *unit);
-}
-std::string size_text(double bytes) { return in_units(bytes, {"B", "kB", "MB", "GB", "TB", "PB"}); }
-std::string duration_text(double seconds) { return in_units(seconds * 1e6, {"us", "ms", "s"}); }
 std::string rate_text(double per_second) {
   return fmt::format("{:.{}f}", per_second, per_second < 10 ? 2 : per_second < 1000 ? 1 : 0);
 }
@@ -169,6 +160,7 @@ void print_plan(const PlanReport& r) {
   describe_memory(r, page);
   describe_time(r, page);
   describe_serving(r, page);
+  if (r.ranks) page.line(rank_plan_text(*r.ranks, r.request));
   for (const std::string& assumption : r.model.assumptions) page.line("note: " + escape_controls(assumption, true));
   if (!r.measured && r.request.efficiency == 1)
     page.line("note: these are the shortest times that the data sheet allows; programs are slower (--efficiency)");
@@ -228,6 +220,7 @@ Json plan_json(const PlanReport& r) {
                    {"prompt_tokens_per_second", p.serving.prompt_rate},
                    {"prefill_bound", p.serving.prefill_bound},
                    {"users_within_bounds", p.users_within}};
+  if (r.ranks) out["ranks"] = rank_plan_json(*r.ranks);
   out["cost_per_million"] = {{"output_tokens", or_null(p.price_output)}, {"prompt_tokens", or_null(p.price_prompt)}};
   return out;
 }

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <string>
+#include <optional>
 
 #include "plan/hardware.h"
 #include "plan/plan.h"
+#include "plan/rank_plan.h"
 
 namespace quire {
 
@@ -16,6 +17,7 @@ struct PlanReport {
   ComputeForm form;
   PlanRequest request;
   Plan plan;
+  std::optional<RankPlan> ranks;
 };
 
 void print_plan(const PlanReport& report);
