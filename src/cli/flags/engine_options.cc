@@ -452,10 +452,11 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
          "--no-prefix-cache,--no-enable-prefix-caching", [&o] { o.prefix_cache = false; },
          "compute every prompt from its first token, even if an earlier one began the same way")
       ->group(kCacheGroup);
-  app.add_option("--cache-dir", o.cache_dir, "private directory that keeps KV pages across restarts")
-      ->type_name("DIR")
-      ->group(kCacheGroup)
-      ->capture_default_str();
+  CLI::Option* const cache_dir =
+      app.add_option("--cache-dir", o.cache_dir, "private directory that keeps KV pages across restarts")
+          ->type_name("DIR")
+          ->group(kCacheGroup)
+          ->capture_default_str();
   add_size(app, "--cache-size", o.cache_bytes, "most bytes of files in --cache-dir or a shared folder; 0: 4GiB")
       ->group(kCacheGroup);
   app.add_option("--shared-cache", o.shared_cache,
@@ -463,6 +464,7 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
                  "rediss:// for TLS; instead of --cache-dir")
       ->check(parsed_by([](const std::string& url) { parse_shared_cache(url); }))
       ->envname("QUIRE_SHARED_CACHE")
+      ->excludes(cache_dir)
       ->type_name("URL")
       ->group(kCacheGroup);
   add_size(app, "--host-cache-size", o.host_cache_bytes, "extra memory for pages evicted from the KV cache; 0: none")
