@@ -1,17 +1,23 @@
 #include "server/otlp/collector_client.h"
 
+#include <fmt/format.h>
 #include <openssl/ssl.h>
 
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/ssl.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 #include <charconv>
+#include <exception>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 namespace quire {
@@ -43,9 +49,24 @@ struct CollectorClient::Secure {
   asio::ssl::context context{asio::ssl::context::tls_client};
 };
 
+// The resolver of the system cannot be interrupted. So it runs on a thread of its own, which is left behind if it takes too
+// long; there is one at most.
+struct CollectorClient::Lookup {
+  std::mutex mutex;
+  bool done = false;
+  ResolvedHost addresses;
+  std::string failure;
+  std::function<void()> wake;  // empty: nobody waits
+};
+
+ResolvedHost resolve_host(const std::string& host, const std::string& port) {
+  asio::io_context io;
+  return tcp::resolver(io).resolve(host, port);
+}
+
 CollectorClient::CollectorClient(asio::io_context& io, CollectorUrl url, HeaderList headers,
-                                 std::chrono::milliseconds timeout)
-    : io_(io), url_(std::move(url)), headers_(std::move(headers)), timeout_(timeout) {
+                                 std::chrono::milliseconds timeout, ResolveHost resolve)
+    : io_(io), url_(std::move(url)), headers_(std::move(headers)), timeout_(timeout), resolve_(std::move(resolve)) {
   if (!url_.secure) return;
   secure_ = std::make_unique<Secure>();
   secure_->context.set_default_verify_paths();
@@ -67,17 +88,59 @@ asio::awaitable<CollectorAnswer> CollectorClient::post(std::string body) {
 }
 
 // Returns why it failed; nothing if it did not.
+asio::awaitable<std::string> CollectorClient::look_up(ResolvedHost& addresses) {
+  const auto timer = std::make_shared<asio::steady_timer>(io_, timeout_);
+  if (!lookup_) {
+    auto lookup = std::make_shared<Lookup>();
+    std::thread([lookup, resolve = resolve_, host = url_.host, port = url_.port] {
+      ResolvedHost found;
+      std::string failure;
+      try {
+        found = resolve(host, port);
+      } catch (const std::exception& e) {
+        failure = e.what();
+      }
+      const std::lock_guard lock(lookup->mutex);
+      lookup->done = true;
+      lookup->addresses = std::move(found);
+      lookup->failure = std::move(failure);
+      if (lookup->wake) lookup->wake();
+    }).detach();
+    lookup_ = std::move(lookup);
+  }
+  const auto is_done = [&] {
+    const std::lock_guard lock(lookup_->mutex);
+    return lookup_->done;
+  };
+  {
+    const std::lock_guard lock(lookup_->mutex);
+    lookup_->wake = [this, timer] { asio::post(io_, [timer] { timer->cancel(); }); };
+  }
+  bool aborted = false;
+  abort_ = [&] {
+    aborted = true;
+    timer->cancel();
+  };
+  while (!is_done() && !aborted && timer->expiry() > std::chrono::steady_clock::now())
+    co_await timer->async_wait(kValues);
+  abort_ = nullptr;
+  const std::shared_ptr<Lookup> lookup = lookup_;
+  const std::lock_guard lock(lookup->mutex);
+  lookup->wake = nullptr;
+  if (!lookup->done) co_return fmt::format("cannot resolve {}: timed out", url_.host);
+  lookup_ = nullptr;  // the next request asks again
+  addresses = lookup->addresses;
+  co_return lookup->failure.empty() ? "" : fmt::format("cannot resolve {}: {}", url_.host, lookup->failure);
+}
+
+// The same.
 template <class Stream>
 asio::awaitable<std::string> CollectorClient::connect(Stream& stream) {
   auto& lowest = beast::get_lowest_layer(stream);
-  tcp::resolver resolver(io_);
-  abort_ = [&] {
-    resolver.cancel();
-    lowest.close();
-  };
-  const auto [unknown, addresses] = co_await resolver.async_resolve(url_.host, url_.port, kValues);
+  ResolvedHost addresses;
+  std::string unknown = co_await look_up(addresses);
+  if (!unknown.empty()) co_return unknown;
   abort_ = [&lowest] { lowest.close(); };
-  if (unknown) co_return "cannot resolve " + url_.host + ": " + unknown.message();
   lowest.expires_after(timeout_);
   const auto [refused, address] = co_await lowest.async_connect(addresses, kValues);
   if (refused) co_return "cannot connect: " + refused.message();

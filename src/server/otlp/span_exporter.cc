@@ -54,7 +54,7 @@ struct SpanExporter::State {
   State(SpanExporterOptions o, std::shared_ptr<SpanCounts> c)
       : options(std::move(o)),
         counts(std::move(c)),
-        client(io, options.url, options.headers, options.timeout),
+        client(io, options.url, options.headers, options.timeout, options.resolve),
         wake(io),
         last_call(io) {}
 

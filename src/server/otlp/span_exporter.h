@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/otlp/collector_client.h"
 #include "server/otlp/collector_url.h"
 #include "server/otlp/request_span.h"
 #include "server/otlp/span_counts.h"
@@ -25,6 +26,7 @@ struct SpanExporterOptions {
   std::chrono::milliseconds first_pause{1000};  // before a batch is sent again; doubles each time
   int attempts = 5;                             // of a batch
   std::chrono::milliseconds last_time{2000};    // for what waits when the server stops
+  ResolveHost resolve = resolve_host;           // finds the collector; a call that takes longer is not waited for
 };
 
 // A batch is sent again if the collector does not answer, or with 429, 502, 503 or 504, as OTLP says; after the pause that

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <chrono>
+#include <future>
+#include <memory>
+#include <string>
 
 #include "error_of.h"
 #include "unit/server/running_server.h"
@@ -206,6 +210,33 @@ TEST(SpanExporter, GivesUpOnACollectorThatIsNotThere) {
   options.url = parse_collector_url("http://collector.invalid:4318");
   options.attempts = 1;
   EXPECT_EQ(send(options, 1)->of(SpanFate::kUnreachable), 1u);
+}
+
+// The system's resolver cannot be interrupted.
+TEST(SpanExporter, DoesNotWaitForASlowResolver) {
+  const auto released = std::make_shared<std::promise<void>>();
+  const auto calls = std::make_shared<std::atomic<int>>(0);
+  SpanExporterOptions options = quick("http://collector.invalid:4318");
+  options.resolve = [released = std::shared_future<void>(released->get_future()), calls](const std::string& host,
+                                                                                         const std::string& port) {
+    ++*calls;
+    released.wait();
+    return resolve_host(host, port);
+  };
+  options.timeout = 50ms;
+  options.last_time = 100ms;
+  auto counts = std::make_shared<SpanCounts>();
+  const auto began = Clock::now();
+  {
+    SpanExporter exporter(options, counts);
+    exporter.add(span_of("a"));
+    EXPECT_TRUE(eventually([&] { return counts->of(SpanFate::kUnreachable) == 1; })) << "each attempt times out";
+    exporter.add(span_of("b"));
+  }
+  EXPECT_LT(Clock::now() - began, 30s) << "the end does not wait for it either";
+  EXPECT_EQ(counts->of(SpanFate::kUnreachable), 2u);
+  EXPECT_EQ(*calls, 1) << "no second thread, while the first one waits";
+  released->set_value();
 }
 
 TEST(SpanExporter, TimesOutOnACollectorThatSaysNothing) {
