@@ -47,6 +47,16 @@ StoredModel find_or_download(const DownloadSource& source, const DownloadOptions
 
 // All models of the hub's, Ollama's and our own cache that Quire could open.
 std::vector<StoredModel> stored_models();
+// Told a file of weights, and that its first `there` bytes are downloaded; the others are zeros. Returns how many are needed: no
+// more if they are enough. May throw.
+using NeededHead = std::function<uint64_t(const std::filesystem::path& file, uint64_t there)>;
+
+// Downloads into the folder what describes a model of the hub: its files of weights as sparse files of their whole size, of
+// which only the beginning is there, and of a directory the JSON files except the tokenizer's. Returns the file or folder to
+// open. Throws Error.
+std::filesystem::path download_heads(const HubReference& model, const std::filesystem::path& folder,
+                                     const NeededHead& needed, const DownloadOptions& options);
+
 
 // What remove_stored() would remove: the files, and their bytes. Those that other models use are not among them. A hub model
 // without a file or quantization means all that is there of the repository, in all its revisions. nullopt: nothing is

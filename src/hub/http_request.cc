@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <string_view>
 #include <thread>
@@ -79,8 +80,9 @@ CURLcode perform(const HttpAccess& access, CURL* easy) {
   }
 }
 
+// range: "0-99"; empty: the whole.
 HttpReply request(const HttpAccess& access, std::string url, const std::string& accept, size_t most, bool is_head,
-                  Redirects redirects) {
+                  Redirects redirects, const std::string& range = {}) {
   RetryDelay delay;
   int redirected = 0;
   while (true) {
@@ -90,6 +92,10 @@ HttpReply request(const HttpAccess& access, std::string url, const std::string& 
     {
       HttpHandle handle(access, url, reply);
       if (!accept.empty()) handle.add_header("Accept: " + accept);
+      if (!range.empty()) {
+        handle.add_header("Accept-Encoding: identity");
+        curl_easy_setopt(handle.get(), CURLOPT_RANGE, range.c_str());
+      }
       if (is_head) curl_easy_setopt(handle.get(), CURLOPT_NOBODY, 1L);
       curl_easy_setopt(handle.get(), CURLOPT_WRITEFUNCTION, read_body);
       curl_easy_setopt(handle.get(), CURLOPT_WRITEDATA, &body);
@@ -97,6 +103,9 @@ HttpReply request(const HttpAccess& access, std::string url, const std::string& 
       curl_easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &reply.status);
     }
     reply.url = url;
+    if (code == CURLE_WRITE_ERROR && !range.empty())
+      throw invalid("{} does not send parts of files (Range); download the whole model with `quire pull`",
+                    shown_url(url));
     if (code == CURLE_WRITE_ERROR) throw invalid("the answer of {} has more than {} bytes", shown_url(url), most);
     if (code == CURLE_OK && reply.is_redirect()) {
       std::string next = redirected_url(url, reply.header("location"), access.allow_http);
@@ -134,6 +143,11 @@ bool HttpReply::is_redirect() const {
 
 HttpReply http_get(const HttpAccess& access, const std::string& url, const std::string& accept, size_t most) {
   return request(access, url, accept, most, false, Redirects::kFollow);
+}
+
+HttpReply http_get_range(const HttpAccess& access, const std::string& url, uint64_t begin, uint64_t end) {
+  assert(begin < end);
+  return request(access, url, {}, end - begin, false, Redirects::kFollow, fmt::format("{}-{}", begin, end - 1));
 }
 
 HttpReply http_head(const HttpAccess& access, const std::string& url, Redirects redirects) {
@@ -206,6 +220,21 @@ bool may_pass(CURLcode code) {
     default:
       return false;
   }
+}
+
+std::optional<std::pair<uint64_t, uint64_t>> read_content_range(const std::string& text) {
+  uint64_t begin = 0, end = 0, size = 0;
+  const char* at = text.c_str();
+  const char* const last = at + text.size();
+  if (!text.starts_with("bytes ")) return std::nullopt;
+  const auto number = [&](uint64_t& value, char after) {
+    const auto [next, error] = std::from_chars(at, last, value);
+    at = next;
+    return error == std::errc() && (after == 0 ? at == last : at != last && *at++ == after);
+  };
+  at += 6;
+  if (!number(begin, '-') || !number(end, '/') || !number(size, 0)) return std::nullopt;
+  return std::pair(begin, size);
 }
 
 std::string describe_failure(CURLcode code, const HttpReply& reply) {

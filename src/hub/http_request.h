@@ -4,11 +4,13 @@
 #include <curl/curl.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace quire {
 
@@ -43,6 +45,9 @@ enum class Redirects : uint8_t {
 // kInvalid if the body has more than `most` bytes or a redirect is not allowed.
 HttpReply http_get(const HttpAccess& access, const std::string& url, const std::string& accept = {},
                    size_t most = size_t{64} << 20);
+// The same for the bytes from `begin` up to `end`, of which fewer come if the file ends before. Throws Error (kInvalid), too, if the
+// server does not send ranges, but the whole of a larger file.
+HttpReply http_get_range(const HttpAccess& access, const std::string& url, uint64_t begin, uint64_t end);
 HttpReply http_head(const HttpAccess& access, const std::string& url, Redirects redirects);
 
 // The rest is for transfers of several requests at a time (transfer.h).
@@ -78,6 +83,8 @@ class RetryDelay {
 
 bool may_pass(long status);    // 429, 500, 502, 503, 504
 bool may_pass(CURLcode code);  // not: a bad certificate, a host without name, ...
+// The first byte and the file's size that a Content-Range header names: "bytes 0-99/1234".
+std::optional<std::pair<uint64_t, uint64_t>> read_content_range(const std::string& text);
 std::string describe_failure(CURLcode code, const HttpReply& reply);  // "HTTP 503 of HOST", "the connection was cut"
 
 }  // namespace quire

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <set>
 
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/files/home_folder.h"
 #include "base/files/mapped_file.h"
+#include "base/files/whole_file.h"
 #include "base/text/quote.h"
 #include "hub/choose_files.h"
 #include "hub/digest.h"
@@ -187,20 +189,34 @@ std::optional<StoredModel> find_hub_model(const HubReference& model) {
   return choice ? std::optional(stored(model, repo, *commit, *choice)) : std::nullopt;
 }
 
-StoredModel download_hub_model(const HubReference& model, const DownloadOptions& options) {
-  const std::string name = source_name(model);
-  DownloadSession session(name, options);
+namespace {
+
+// Lets the session send the user's token. Returns what refuses the model; it must not outlive `model`.
+RefusalHandler authorize(DownloadSession& session, const HubReference& model) {
   session.access().token = hub_token();
   session.access().token_origin = checked_origin(hub_endpoint(), session.access().allow_http);
-  const bool has_token = !session.access().token.empty();
-  const RefusalHandler refuse = [&](const HttpReply& reply) { refuse_hub_model(model, reply, has_token); };
+  return [&model, has_token = !session.access().token.empty()](const HttpReply& reply) {
+    refuse_hub_model(model, reply, has_token);
+  };
+}
 
+Repository list_repository(DownloadSession& session, const HubReference& model, const RefusalHandler& refuse,
+                           const DownloadOptions& options) {
   const HttpReply listing = http_get(session.access(), api_url(model));
   if (listing.status != 200) refuse(listing);
-  const Repository repository = parse_repository(listing.body, name);
+  Repository repository = parse_repository(listing.body, session.model());
   if (repository.id != model.repo)
-    options.note(fmt::format("{}: the repository is now called {}", name, quote(repository.id)));
-  const FileChoice choice = choose_files(repository.files, model.choice, available_memory(), name);
+    options.note(fmt::format("{}: the repository is now called {}", session.model(), quote(repository.id)));
+  return repository;
+}
+
+}  // namespace
+
+StoredModel download_hub_model(const HubReference& model, const DownloadOptions& options) {
+  DownloadSession session(source_name(model), options);
+  const RefusalHandler refuse = authorize(session, model);
+  const Repository repository = list_repository(session, model, refuse, options);
+  const FileChoice choice = choose_files(repository.files, model.choice, available_memory(), session.model());
   describe_choice(model, choice, options);
 
   const CachedRepo repo(existing_cache(), model.repo);
@@ -230,6 +246,66 @@ StoredModel download_hub_model(const HubReference& model, const DownloadOptions&
   found.bytes = 0;
   for (const fs::path& file : found.files) found.bytes += fs::file_size(file, ignored);
   return found;
+}
+
+namespace {
+
+// The files of a directory that say nothing about its weights.
+bool is_of_tokenizer(const std::string& path) {
+  return path.starts_with("tokenizer") || path.starts_with("vocab.") || path.starts_with("merges.") ||
+         path.ends_with(".jinja");
+}
+
+// Writes the beginning of a file, as much as is needed, and gives the file its whole size.
+void download_head(const std::string& url, const fs::path& file, const NeededHead& needed, const HttpAccess& access,
+                   const RefusalHandler& refuse) {
+  constexpr uint64_t kFirst = uint64_t{256} << 10;  // more than most headers of safetensors have
+  create_folder(file.parent_path());
+  uint64_t there = 0, size = 0;
+  for (uint64_t wanted = kFirst; there < wanted;) {
+    const HttpReply reply = http_get_range(access, url, there, wanted);
+    if (reply.status != 200 && reply.status != 206) refuse(reply);
+    const auto range = read_content_range(reply.header("content-range"));
+    if (reply.status == 206 && (!range || range->first != there || (size > 0 && range->second != size)))
+      throw invalid("{} sends other bytes than were asked for; the file may have changed, so try again",
+                    shown_url(reply.url));
+    std::ofstream out(file, there == 0 ? std::ios::binary | std::ios::trunc : std::ios::binary | std::ios::in);
+    out.seekp(static_cast<std::streamoff>(there));
+    out.write(reply.body.data(), std::ssize(reply.body));
+    out.close();
+    size = range ? range->second : reply.body.size();
+    there += reply.body.size();
+    std::error_code failed;
+    fs::resize_file(file, size, failed);  // a hole takes no space
+    if (!out || failed) throw no_resource("{} cannot be written", file.string());
+    if (reply.body.empty()) return;  // an empty file
+    wanted = std::min(size, std::max(needed(file, there), there));
+  }
+}
+
+}  // namespace
+
+fs::path download_heads(const HubReference& model, const fs::path& folder, const NeededHead& needed,
+                        const DownloadOptions& options) {
+  DownloadSession session(source_name(model), options);
+  const RefusalHandler refuse = authorize(session, model);
+  const Repository repository = list_repository(session, model, refuse, options);
+  const FileChoice choice = choose_files(repository.files, model.choice, available_memory(), session.model());
+  describe_choice(model, choice, options);
+  options.note(fmt::format("{}: only headers are downloaded", session.model()));
+  for (const RepoFile& file : choice.files) {
+    const std::string url = file_url(model, repository.commit, file.path);
+    const fs::path to = folder / file.path;
+    if (file.path.ends_with(".gguf") || file.path.ends_with(".safetensors")) {
+      download_head(url, to, needed, session.access(), refuse);
+    } else if (!is_of_tokenizer(file.path)) {
+      const HttpReply reply = http_get(session.access(), url);
+      if (reply.status != 200) refuse(reply);
+      create_folder(to.parent_path());
+      write_whole_file(to, reply.body);
+    }
+  }
+  return choice.main.empty() ? folder : folder / choice.main;
 }
 
 std::vector<StoredModel> stored_hub_models() {

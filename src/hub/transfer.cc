@@ -8,10 +8,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <list>
-#include <optional>
 
 #include "base/error.h"
 #include "base/text/quote.h"
@@ -30,22 +28,6 @@ constexpr auto kSaveEvery = std::chrono::seconds(1);  // what a killed process l
 
 // Why a connection was ended by us.
 enum class Stop : uint8_t { kNone, kNoRanges, kWrongRange, kWriteError };
-
-// The first byte and the size that "bytes 0-99/1234" names.
-std::optional<std::pair<uint64_t, uint64_t>> read_content_range(const std::string& text) {
-  uint64_t begin = 0, end = 0, size = 0;
-  const char* at = text.c_str();
-  const char* const last = at + text.size();
-  if (!text.starts_with("bytes ")) return std::nullopt;
-  const auto number = [&](uint64_t& value, char after) {
-    const auto [next, error] = std::from_chars(at, last, value);
-    at = next;
-    return error == std::errc() && (after == 0 ? at == last : at != last && *at++ == after);
-  };
-  at += 6;
-  if (!number(begin, '-') || !number(end, '/') || !number(size, 0)) return std::nullopt;
-  return std::pair(begin, size);
-}
 
 class RangedDownload {
  public:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
@@ -577,3 +578,76 @@ def test_the_cache_is_that_of_the_hubs_client(hub, home, gguf, large, hub_client
     # Its tools read what Quire wrote.
     scanned = in_client(hub_client, "from huggingface_hub import scan_cache_dir\nprint(sorted(r.repo_id for r in scan_cache_dir().repos), scan_cache_dir().warnings)")
     assert scanned == "['org/folder', 'org/ours', 'org/theirs'] []"
+
+
+# ---- headers alone ---------------------------------------------------------------------------------------------------
+
+
+def planned(name, *flags):
+    done = quire("plan", name, "--json", "--hardware", "h100", *flags)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    del plan["model"]["name"]
+    return plan, done.stderr
+
+
+def folders_of_plans():
+    return [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("quire-plan-")]
+
+
+def test_plan_reads_the_headers_of_a_file_only(hub, home, tmp_path):
+    path = tmp_path / "model.gguf"
+    done = quire("synth", "--shape", "smollm2-135m", "--type", "q4_0", "-o", path)
+    assert done.returncode == 0, done.stderr
+    gguf = path.read_bytes()
+    assert len(gguf) > 50 << 20
+    hub.repos["org/x"] = Repo({"x-Q4_0.gguf": gguf, "x-Q8_0.gguf": b"no model"})
+    before = folders_of_plans()
+    found, log = planned("hf:org/x:q4_0")
+    assert "only headers are downloaded" in log
+    ranges = [headers["Range"] for host, _, _, headers in hub.requests if host == "cdn"]
+    assert ranges[0] == "bytes=0-262143" and hub.bytes_sent <= 32 << 20, (ranges, hub.bytes_sent)
+    starts = [int(asked.removeprefix("bytes=").split("-")[0]) for asked in ranges]
+    assert starts == sorted(set(starts)), "no byte comes twice"
+    assert found == planned(path)[0]
+    assert not repo_folder(home, "org/x").exists() and folders_of_plans() == before
+    pull("hf:org/x:q4_0")
+    hub.requests.clear()
+    assert planned("hf:org/x:q4_0")[0] == found and hub.requests == [], "what is on this machine needs no connection"
+
+
+def test_plan_reads_the_headers_of_a_directory_only(hub, home):
+    model = GOLDEN / "models/llama"
+    files = {name: (model / name).read_bytes() for name in ("config.json", "generation_config.json", "model.safetensors")}
+    files["tokenizer.json"] = b"{}"
+    weights = files["model.safetensors"]
+    header = 8 + int.from_bytes(weights[:8], "little")
+    # A long header: a first range does not have all of it.
+    long = json.loads(weights[8:header])
+    long["__metadata__"] = {"x": "y" * (1 << 20)}
+    text = json.dumps(long).encode()
+    files["model.safetensors"] = len(text).to_bytes(8, "little") + text + weights[header:]
+    hub.repos["org/x"] = Repo(files)
+    found, _ = planned("hf:org/x")
+    assert found == planned(model)[0]
+    sent = [(path, headers.get("Range")) for host, _, path, headers in hub.requests if host == "cdn"]
+    assert [asked for _, asked in sent] == ["bytes=0-262143", f"bytes=262144-{8 + len(text) - 1}"]
+    assert hub.count("config.json") > 0 and hub.count("tokenizer.json") == 0
+
+
+def test_plan_says_why_there_are_no_headers(hub, home, gguf, monkeypatch):
+    hub.repos["org/x"] = Repo({"x-Q4_0.gguf": gguf})
+
+    def refused(*flags):
+        done = quire("plan", "hf:org/x", "--no-probe", *flags)
+        assert (done.returncode, done.stdout) == (1, "")
+        return done.stderr
+
+    assert "--offline forbids connections" in refused("--offline")
+    hub.has_ranges = False
+    hub.repos["org/x"].files["x-Q4_0.gguf"] = gguf + bytes(1 << 20)
+    assert "does not send parts of files" in refused()
+    hub.has_ranges = True
+    hub.repos["org/x"].files["x-Q4_0.gguf"] = b"no model" * 100_000
+    assert "not a GGUF file" in refused()
+    assert folders_of_plans() == []

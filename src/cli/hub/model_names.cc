@@ -1,5 +1,8 @@
 #include "cli/hub/model_names.h"
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -8,8 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+#include "base/files/mapped_file.h"
 #include "cli/hub/download_line.h"
 #include "cli/terminal/interruptible.h"
+#include "format/gguf_part.h"
 
 namespace quire {
 namespace {
@@ -40,6 +46,7 @@ void set(CLI::Option& option, const std::vector<std::string>& values) {
 }
 
 void replace_names(CLI::App& command, const DownloadOptions& options) {
+  if (command.get_name() == "plan") return;  // it decides what it needs
   for (CLI::Option* option : model_options(command)) {
     std::vector<std::string> values = option->results();
     for (std::string& value : values) {
@@ -64,8 +71,10 @@ bool is_offline(const CLI::App& command) {
   return flag && flag->count() > 0;
 }
 
-StoredModel download_and_show(const DownloadSource& source, DownloadOptions options) {
-  std::optional<StoredModel> found;
+namespace {
+
+// Calls download(options), shows how far it is, and lets Ctrl-C end it. options: all but the callbacks.
+void show_download(DownloadOptions options, const std::function<void(const DownloadOptions&)>& download) {
   DownloadLine line;
   options.status = [&](const DownloadStatus& status) { line.show(status); };
   options.note = [&](const std::string& text) { line.note(text); };
@@ -78,8 +87,49 @@ StoredModel download_and_show(const DownloadSource& source, DownloadOptions opti
         throw;
       }
     };
-    found = find_or_download(source, options);
+    download(options);
   });
+}
+
+// A header's bytes. Gguf::open() reads it whole, so a file whose header is not there yet may look broken.
+uint64_t header_bytes(const std::filesystem::path& file, uint64_t there) {
+  const MappedFile mapped(file);
+  std::vector<std::byte> head(there);
+  mapped.read(0, head);
+  if (file.extension() == ".safetensors") {
+    uint64_t length = 0;
+    if (there < sizeof length) return sizeof length;
+    std::memcpy(&length, head.data(), sizeof length);
+    return length > mapped.bytes().size() ? there : sizeof length + length;  // no header: opening it says so
+  }
+  return read_gguf_part(head, mapped.bytes(), file.filename().string()) ? there : 2 * there;
+}
+
+}  // namespace
+
+ModelHeaders::~ModelHeaders() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::unique_ptr<ModelHeaders> model_headers(const std::string& asked, const DownloadOptions& options) {
+  const auto source = parse_download_source(asked);
+  const HubReference* const model = source ? std::get_if<HubReference>(&*source) : nullptr;
+  if (!model || find_stored(*source)) return nullptr;
+  std::string folder = (std::filesystem::temp_directory_path() / "quire-plan-XXXXXX").string();
+  if (!mkdtemp(folder.data()))
+    throw no_resource("{} cannot be created: {}; set TMPDIR to a folder that can be written", folder,
+                      std::strerror(errno));
+  auto headers = std::make_unique<ModelHeaders>(folder);
+  show_download(options, [&](const DownloadOptions& shown) {
+    headers->path = download_heads(*model, folder, header_bytes, shown);
+  });
+  return headers;
+}
+
+StoredModel download_and_show(const DownloadSource& source, DownloadOptions options) {
+  std::optional<StoredModel> found;
+  show_download(std::move(options), [&](const DownloadOptions& shown) { found = find_or_download(source, shown); });
   return std::move(*found);
 }
 

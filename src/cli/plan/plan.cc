@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include "base/cpu.h"
@@ -19,6 +20,7 @@
 #include "cli/flags/engine_options.h"
 #include "cli/flags/parsed_by.h"
 #include "cli/flags/weight_type.h"
+#include "cli/hub/model_names.h"
 #include "cli/output_file.h"
 #include "cli/plan/check.h"
 #include "cli/plan/cluster.h"
@@ -42,6 +44,7 @@ namespace {
 
 struct PlanOptions {
   EngineOptions engine;  // model, kernels, threads, types
+  std::string files;     // of the model: what to open
   std::string shape, config, hardware = "this", weights, svg;
   int users = 1, context = 0, answer = 0, devices = 1;
   std::string ttft, tpot;
@@ -89,7 +92,7 @@ PlannedModel planned_model(const PlanOptions& o, const ComputeForm& form) {
   if (!o.shape.empty())
     return plan_config(o.shape, parse_shape_config(o.shape), storage.value_or(WeightStorage{}), form);
   if (!o.config.empty()) return plan_config_file(o.config, storage, form);
-  const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.engine.model));
+  const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.files));
   PlannedModel model = plan_checkpoint(checkpoint, form);
   checkpoint.check_unchanged();
   model.name = o.engine.model;
@@ -270,6 +273,20 @@ void run_advice(const PlanOptions& o) {
   run_advise(advice);
 }
 
+// The model's files on this machine, or its headers in a folder that is removed with them; only what loads the model downloads
+// it whole.
+std::unique_ptr<ModelHeaders> find_files(PlanOptions& o, bool offline) {
+  const DownloadOptions download{.offline = offline};
+  auto headers = o.check || o.advise ? nullptr : model_headers(o.engine.model, download);
+  if (headers) {
+    o.files = headers->path.string();
+    return headers;
+  }
+  if (const auto local = local_copy(o.engine.model, download)) o.engine.model = local->path;
+  o.files = o.engine.model;
+  return nullptr;
+}
+
 void add_machine_options(CLI::App& command, PlanOptions& o) {
   constexpr const char* kGroup = "Machine";
   std::vector<std::string> names{"this"};
@@ -373,7 +390,7 @@ void add_plan_command(CLI::App& app) {
   add_advise_options(*command, *o);
   add_cluster_options(*command, o->cluster);
   add_rank_plan_options(*command, o->ranks);
-  command->callback([o] {
+  command->callback([o, command] {
     if (o->list) return list_hardware();
     check_cluster_options(o->cluster);
     if (!o->advice.slo.empty() && !o->advise && o->cluster.file.empty())
@@ -389,6 +406,7 @@ void add_plan_command(CLI::App& app) {
     if (o->advise && o->engine.model.empty()) throw CLI::ValidationError("--advise", "needs MODEL, which it loads");
     if (o->advise && o->hardware != "this")
       throw CLI::ValidationError("--advise", "measures this machine, not another");
+    const std::unique_ptr<ModelHeaders> headers = find_files(*o, is_offline(*command));
     if (o->advise) return run_advice(*o);
     run_plan(*o);
   });
