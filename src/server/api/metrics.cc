@@ -12,6 +12,7 @@
 #include <array>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -357,9 +358,60 @@ void ModelMetrics::unloaded() {
   for (FollowingCounter& counter : series_->drafters) counter.keep();
 }
 
+namespace {
+
+// Of the batches of a server.
+class BatchSeries {
+ public:
+  BatchSeries(prometheus::Registry& registry, const std::string& prefix, std::shared_ptr<const BatchCounts> counts)
+      : counts_(std::move(counts)) {
+    auto& open = prometheus::BuildGauge()
+                     .Name(prefix + "batches")
+                     .Help("Batches that have not ended, by their status.")
+                     .Register(registry);
+    for (const std::string_view state : kOpenBatchStates) open_.push_back(&open.Add({{"status", std::string(state)}}));
+    auto& ended = prometheus::BuildCounter()
+                      .Name(prefix + "batches_ended_total")
+                      .Help("Batches that have ended, by their status.")
+                      .Register(registry);
+    for (const std::string_view state : kEndedBatchStates)
+      ended_.push_back({&ended.Add({{"status", std::string(state)}})});
+    const auto gauge = [&](const char* name, const char* help) {
+      return &prometheus::BuildGauge().Name(prefix + name).Help(help).Register(registry).Add({});
+    };
+    running_ = gauge("batch_requests_running", "Requests of batches that are being answered.");
+    waiting_ = gauge("batch_requests_waiting", "Requests of checked batches that wait to be answered.");
+    auto& requests = prometheus::BuildCounter()
+                         .Name(prefix + "batch_requests_total")
+                         .Help("Requests of batches that have a result, by its kind.")
+                         .Register(registry);
+    completed_.counter = &requests.Add({{"result", "completed"}});
+    failed_.counter = &requests.Add({{"result", "failed"}});
+  }
+
+  void update() {
+    for (size_t state = 0; state < open_.size(); ++state) open_[state]->Set(static_cast<double>(counts_->open[state]));
+    for (size_t state = 0; state < ended_.size(); ++state)
+      ended_[state].follow(static_cast<double>(counts_->ended[state]));
+    running_->Set(static_cast<double>(counts_->running));
+    waiting_->Set(static_cast<double>(counts_->waiting));
+    completed_.follow(static_cast<double>(counts_->completed));
+    failed_.follow(static_cast<double>(counts_->failed));
+  }
+
+ private:
+  const std::shared_ptr<const BatchCounts> counts_;
+  std::vector<prometheus::Gauge*> open_;
+  std::vector<FollowingCounter> ended_;
+  prometheus::Gauge *running_, *waiting_;
+  FollowingCounter completed_{nullptr}, failed_{nullptr};
+};
+
+}  // namespace
+
 struct Metrics::Series {
   Series(const std::string& given_prefix, double bandwidth, std::shared_ptr<const SpanCounts> span_counts,
-         std::shared_ptr<const KvEventCounts> event_counts)
+         std::shared_ptr<const KvEventCounts> event_counts, std::shared_ptr<const BatchCounts> batch_counts)
       : prefix(given_prefix),
         read_bandwidth(bandwidth),
         spans(std::move(span_counts)),
@@ -372,6 +424,7 @@ struct Metrics::Series {
       lost_events.counter =
           counter("kv_events_lost_total", "Times that KV events were dropped and subscribers told to forget.");
     }
+    if (batch_counts) batches.emplace(*registry, prefix, std::move(batch_counts));
     if (spans) {
       auto& family = prometheus::BuildCounter()
                          .Name(prefix + "otlp_spans_total")
@@ -395,11 +448,13 @@ struct Metrics::Series {
   std::mutex exporting;
   std::vector<FollowingCounter> exported;                         // one for each SpanFate, if spans are counted
   FollowingCounter event_batches{nullptr}, lost_events{nullptr};  // set if KV events are counted
+  std::optional<BatchSeries> batches;
 };
 
 Metrics::Metrics(const std::string& prefix, double read_bandwidth, std::shared_ptr<const SpanCounts> spans,
-                 std::shared_ptr<const KvEventCounts> kv_events)
-    : series_(std::make_unique<Series>(prefix, read_bandwidth, std::move(spans), std::move(kv_events))) {}
+                 std::shared_ptr<const KvEventCounts> kv_events, std::shared_ptr<const BatchCounts> batches)
+    : series_(std::make_unique<Series>(prefix, read_bandwidth, std::move(spans), std::move(kv_events),
+                                       std::move(batches))) {}
 Metrics::~Metrics() = default;
 
 std::shared_ptr<ModelMetrics> Metrics::add_model(const std::string& model, const ModelInfo& info) {
@@ -421,6 +476,7 @@ std::string Metrics::text() {
     series_->event_batches.follow(static_cast<double>(series_->events->batches));
     series_->lost_events.follow(static_cast<double>(series_->events->lost));
   }
+  if (series_->batches) series_->batches->update();
   for (size_t fate = 0; fate < series_->exported.size(); ++fate)
     series_->exported[fate].follow(static_cast<double>(series_->spans->of(static_cast<SpanFate>(fate))));
   std::vector<prometheus::MetricFamily> families = series_->registry->Collect();

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "quire/engine.h"
+#include "server/batch/batch_counts.h"
 #include "server/kv_events/kv_event_counts.h"
 #include "server/otlp/span_counts.h"
 
@@ -40,11 +41,12 @@ class ModelMetrics {
 // All series of a server. Every member may be called from any thread.
 class Metrics {
  public:
-  // read_bandwidth: of this machine's memory, in bytes per second; 0: unknown, not exported. spans, kv_events: nullptr:
+  // read_bandwidth: of this machine's memory, in bytes per second; 0: unknown, not exported. spans, kv_events, batches: nullptr:
   // likewise.
   explicit Metrics(const std::string& prefix = "quire:", double read_bandwidth = 0,
                    std::shared_ptr<const SpanCounts> spans = nullptr,
-                   std::shared_ptr<const KvEventCounts> kv_events = nullptr);
+                   std::shared_ptr<const KvEventCounts> kv_events = nullptr,
+                   std::shared_ptr<const BatchCounts> batches = nullptr);
   ~Metrics();
 
   // model: its served name.

@@ -48,7 +48,8 @@ void check_distinct(const ServedNames& names, const std::vector<std::string>& ad
 
 Models::Models(std::vector<ServedModel> models, const ServiceOptions& options, double read_bandwidth)
     : options_(options),
-      metrics_(std::make_unique<Metrics>(options.metrics_prefix, read_bandwidth, options.spans, options.kv_events)),
+      metrics_(std::make_unique<Metrics>(options.metrics_prefix, read_bandwidth, options.spans, options.kv_events,
+                                         options.batches)),
       admission_(std::make_shared<Admission>(options.max_running + options.max_queue, options.several_tenants)) {
   assert(!models.empty());
   options_.model_names.clear();

@@ -19,6 +19,7 @@
 #include "server/api/keep_alive.h"
 #include "server/api/metrics.h"
 #include "server/api/served_names.h"
+#include "server/batch/batch_counts.h"
 #include "server/kv_events/kv_event_counts.h"
 #include "server/otlp/span_counts.h"
 
@@ -40,6 +41,7 @@ struct ServiceOptions {
   bool several_tenants = false;                              // which share the queue
   std::shared_ptr<const SpanCounts> spans = nullptr;         // for metrics; nullptr: requests are not traced
   std::shared_ptr<const KvEventCounts> kv_events = nullptr;  // likewise; nullptr: KV events are not published
+  std::shared_ptr<const BatchCounts> batches = nullptr;      // likewise; nullptr: the server keeps no files
 };
 
 // The work of one request, for an Exchange.

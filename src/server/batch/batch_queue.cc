@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cassert>
 #include <exception>
 #include <utility>
 
@@ -105,10 +106,45 @@ void BatchQueue::work() {
     if (changed_.exchange(false)) open_jobs();
     const bool more = step_jobs();
     start_requests();
+    show_counts();
     calls_.collect(results, more || changed_ ? Clock::now() : pause());
     for (const CallResult& result : results) take(result);
     results.clear();
   }
+}
+
+// Of the open jobs.
+int64_t BatchQueue::unanswered() const {
+  int64_t sum = 0;
+  for (const auto& [id, active] : jobs_) {
+    const Batch& batch = active.job->batch();
+    if (batch.validated()) sum += batch.total - batch.completed - batch.failed;
+  }
+  return sum;
+}
+
+// Requests of open jobs are counted as they are now, others as their rows say.
+void BatchQueue::show_counts() {
+  if (tally_due_) {
+    try {
+      for (const auto& [id, active] : jobs_) table_.save_counts(active.job->batch());
+      tally_ = table_.tally();
+      tallied_ = unanswered();
+      tally_due_ = false;
+    } catch (const Error&) {  // the disk fails; what is shown is old
+    }
+  }
+  BatchCounts& counts = *options_.counts;
+  for (size_t state = 0; state < tally_.open.size(); ++state) counts.open[state] = tally_.open[state];
+  const int64_t running = std::ssize(running_);
+  counts.running = running;
+  counts.waiting = tally_.unanswered - tallied_ + unanswered() - running;
+}
+
+void BatchQueue::count_end(std::string_view status) {
+  const auto state = std::ranges::find(kEndedBatchStates, status);
+  assert(state != kEndedBatchStates.end());
+  ++options_.counts->ended[static_cast<size_t>(state - kEndedBatchStates.begin())];
 }
 
 BatchQueue::Clock::time_point BatchQueue::pause() const {
@@ -120,6 +156,7 @@ BatchQueue::Clock::time_point BatchQueue::pause() const {
 
 void BatchQueue::open_jobs() {
   const int64_t now = unix_seconds();
+  tally_due_ = true;
   for (Batch& batch : table_.next(kMostJobs, now)) {
     const std::string id = batch.id;
     if (const auto found = suspended_.find(id); found != suspended_.end()) {
@@ -144,6 +181,7 @@ void BatchQueue::open_jobs() {
       batch.errors = dump(Json::array(
           {{{"code", "input_lost"}, {"line", nullptr}, {"message", error.what()}, {"param", "input_file_id"}}}));
       table_.end(batch, batch_status::kFailed, {}, now);
+      count_end(batch_status::kFailed);
     }
   }
 }
@@ -182,6 +220,7 @@ bool BatchQueue::step(Active& active) {
     if (job.is_wrong()) {
       end(active, batch_status::kFailed);
     } else if (table_.begin(batch, now)) {
+      tally_due_ = true;
       job.open_results();
       publish(batch);
     }
@@ -204,11 +243,14 @@ void BatchQueue::end(Active& active, std::string_view status) {
   const std::string id = batch.id;
   cancel_requests(id);
   active.running = 0;
+  const int64_t failed_before = batch.failed;
   if (batch.validated() && status == batch_status::kCancelled)
     job.end_rest("batch_cancelled", "the batch was cancelled before this request was answered");
   if (batch.validated() && status == batch_status::kExpired)
     job.end_rest("batch_expired", "the completion window ended before this request was answered");
   table_.end(batch, status, job.finish(), unix_seconds());
+  options_.counts->failed += static_cast<uint64_t>(batch.failed - failed_before);
+  count_end(status);
   {
     const std::lock_guard lock(mutex_);
     counts_.erase(id);
@@ -279,6 +321,7 @@ void BatchQueue::take(const CallResult& result) {
   --job->second.running;
   try {
     job->second.job->add(request.id, request.custom_id, result);
+    ++(result.status == 200 ? options_.counts->completed : options_.counts->failed);
     publish(job->second.job->batch());
   } catch (const Error& error) {
     suspend(request.batch, error.what());
@@ -297,6 +340,7 @@ void BatchQueue::suspend(const std::string& id, std::string_view why) {
   spdlog::error("batch {}: {}; trying again in {} s", id, why, options_.retry.count() / 1000);
   cancel_requests(id);
   jobs_.erase(id);
+  tally_due_ = true;
   suspended_[id] = Clock::now() + options_.retry;
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "server/api/models.h"
+#include "server/batch/batch_counts.h"
 #include "server/batch/batch_job.h"
 #include "server/batch/batch_table.h"
 #include "server/batch/call_runner.h"
@@ -32,6 +33,7 @@ struct BatchQueueOptions : BatchLimits {
   size_t work_bytes = size_t{64} << 20;    // as CallLimits
   std::function<void(const std::function<void()>&)> worker = CallLimits{}.worker;  // likewise
   std::chrono::milliseconds retry{30'000};  // before a batch is tried again whose disk failed
+  std::shared_ptr<BatchCounts> counts = std::make_shared<BatchCounts>();  // for metrics
 };
 
 // All members may be called from any thread. Those that take a tenant throw as FileStore and BatchTable do.
@@ -82,6 +84,9 @@ class BatchQueue {
   void cancel_requests(const std::string& batch);
   void suspend(const std::string& id, std::string_view why);
   void publish(const Batch& batch);
+  int64_t unanswered() const;
+  void show_counts();
+  void count_end(std::string_view status);
   Clock::time_point pause() const;
 
   FileStore& files_;
@@ -103,6 +108,9 @@ class BatchQueue {
   uint64_t calls_made_ = 0;
   std::string last_turn_;
   Clock::time_point swept_ = {};
+  bool tally_due_ = true;  // a batch has come, or has another state
+  BatchTable::Tally tally_;
+  int64_t tallied_ = 0;  // requests of tally_ that belong to open jobs
   std::thread thread_;
 };
 

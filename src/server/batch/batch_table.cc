@@ -191,6 +191,20 @@ void BatchTable::save_counts(const Batch& batch) {
                         {batch.total, batch.completed, batch.failed, batch.id});
 }
 
+BatchTable::Tally BatchTable::tally() {
+  const auto lock = files_.lock();
+  Tally tally;
+  auto rows = files_.database().query(
+      "SELECT status, COUNT(*), SUM(total - completed - failed) FROM batches WHERE ended = 0 GROUP BY status", {});
+  while (rows.next()) {
+    const auto state = std::ranges::find(kOpenBatchStates, rows.text(0));
+    if (state == kOpenBatchStates.end()) continue;
+    tally.open[static_cast<size_t>(state - kOpenBatchStates.begin())] = rows.integer(1);
+    if (rows.text(0) != batch_status::kValidating) tally.unanswered += rows.integer(2);
+  }
+  return tally;
+}
+
 void BatchTable::end(Batch& batch, std::string_view status, const std::vector<StoredFile>& results, int64_t now) {
   const auto has = [&](const std::string& id) {
     return std::ranges::any_of(results, [&](const StoredFile& file) { return file.id == id; });

@@ -1,12 +1,14 @@
 // The batches of a server: rows that outlive it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "server/batch/batch_counts.h"
 #include "server/batch/file_store.h"
 
 namespace quire {
@@ -66,6 +68,12 @@ class BatchTable {
   bool begin(Batch& batch, int64_t now);
   bool finalize(Batch& batch, int64_t now);
   void save_counts(const Batch& batch);
+  // How many batches are in each of kOpenBatchStates, and how many requests of theirs have no result, as the rows say.
+  struct Tally {
+    std::array<int64_t, kOpenBatchStates.size()> open{};
+    int64_t unanswered = 0;
+  };
+  Tally tally();
   // Ends it, with the files of its results, all or nothing.
   void end(Batch& batch, std::string_view status, const std::vector<StoredFile>& results, int64_t now);
 

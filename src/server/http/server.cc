@@ -156,6 +156,7 @@ struct Server::State {
     batch_options.max_requests = options.max_batch_requests;
     batch_options.memory_bytes = options.batch_bytes;
     batch_options.work_bytes = options.large_work_bytes;
+    batch_options.counts = batch_counts;
     batch_options.worker = [this](const std::function<void()>& work) {
       std::packaged_task<void()> task(work);
       std::future<void> done = task.get_future();
@@ -277,7 +278,8 @@ struct Server::State {
   std::shared_ptr<spdlog::logger> request_log;
   ByteBudget bodies, replies;
   asio::thread_pool small_bodies{1}, large_bodies{1}, disk{1};
-  std::unique_ptr<FileStore> files;     // nullptr: there are none
+  std::unique_ptr<FileStore> files;  // nullptr: there are none
+  const std::shared_ptr<BatchCounts> batch_counts = std::make_shared<BatchCounts>();
   std::unique_ptr<BatchQueue> batches;  // likewise
   ConnectionContext context;
   asio::io_context io;
@@ -308,6 +310,7 @@ void Server::attach(std::vector<ServedModel> models, double read_bandwidth) {
   options.needs_key = state_->keys.required();
   options.several_tenants = state_->keys.several_tenants();
   state_->models = std::make_unique<Models>(std::move(models), options, read_bandwidth);
+  if (state_->files) options.batches = state_->batch_counts;
   state_->begin_batches();
   state_->context.models.store(state_->models.get(), std::memory_order_release);
 }

@@ -112,6 +112,42 @@ TEST(Batches, AreAnswered) {
   EXPECT_EQ(call_api(running.port(), "GET", "/v1/files?purpose=batch_output").json()["data"].size(), 2u);
 }
 
+TEST(Batches, AreCountedInMetrics) {
+  const TemporaryFolder folder;
+  ServerOptions options = with_files(folder);
+  options.max_running = 4;  // three requests of batches
+  RunningServer running(options);
+  running.model.endless = true;
+  const auto metric = [&](const std::string& name) {
+    const std::string text = "\n" + HttpClient(running.port()).get("/metrics").body;
+    const size_t at = text.find("\nquire:" + name + " ");
+    return at == text.npos ? -1 : std::stoi(text.substr(at + 8 + name.size()));
+  };
+  std::string lines;
+  for (int i = 0; i < 10; ++i) lines += request_of("r" + std::to_string(i), R"(, "max_tokens": 100000000)");
+  const std::string first = begin_batch(running.port(), lines), second = begin_batch(running.port(), lines);
+  EXPECT_TRUE(eventually([&] { return metric("batch_requests_running") == 3; }));
+  EXPECT_TRUE(eventually([&] { return metric("batch_requests_waiting") == 7; }))
+      << "the second batch waits until its file is checked";
+  EXPECT_EQ(metric("batches{status=\"in_progress\"}"), 1);
+  EXPECT_EQ(metric("batches{status=\"validating\"}"), 1);
+  EXPECT_EQ(call_api(running.port(), "POST", "/v1/batches/" + second + "/cancel").status, 200);
+  ended_batch(running.port(), second);
+  EXPECT_TRUE(eventually([&] { return metric("batches{status=\"validating\"}") == 0; }));
+  EXPECT_EQ(metric("batches_ended_total{status=\"cancelled\"}"), 1);
+  call_api(running.port(), "POST", "/v1/batches/" + first + "/cancel");
+  ended_batch(running.port(), first);
+  EXPECT_TRUE(eventually([&] { return metric("batch_requests_waiting") == 0; }));
+  EXPECT_EQ(metric("batch_requests_total{result=\"failed\"}"), 10) << "those that are left when a batch ends";
+  const std::string third = begin_batch(running.port(), request_of("a") + request_of("b", R"(, "temperature": -1)"));
+  ended_batch(running.port(), third);
+  EXPECT_TRUE(eventually([&] { return metric("batches_ended_total{status=\"completed\"}") == 1; }));
+  EXPECT_EQ(metric("batch_requests_total{result=\"completed\"}"), 1);
+  EXPECT_EQ(metric("batch_requests_total{result=\"failed\"}"), 11);
+  EXPECT_EQ(metric("batch_requests_running"), 0);
+  EXPECT_EQ(metric("batches{status=\"in_progress\"}"), 0);
+}
+
 TEST(Batches, FailBeforeTheFirstAnswerIfTheInputIsWrong) {
   const TemporaryFolder folder;
   RunningServer running(with_files(folder));
