@@ -15,8 +15,10 @@ namespace quire {
 struct DownloadStatus {
   enum class Stage : uint8_t { kWaiting, kDownloading, kChecking };  // kWaiting: another program downloads the file
   Stage stage = Stage::kDownloading;
-  std::string file;              // that is being downloaded
-  uint64_t done = 0, total = 0;  // bytes of all files
+  std::string file;                        // that is being downloaded
+  std::string digest = {};                 // its SHA-256, or git's SHA-1; empty: not known
+  uint64_t file_done = 0, file_total = 0;  // bytes of it
+  uint64_t done = 0, total = 0;            // bytes of all files
 };
 
 struct DownloadOptions {
@@ -45,8 +47,6 @@ std::optional<StoredModel> find_stored(const DownloadSource& source);
 // Error for all that can go wrong, with what to do.
 StoredModel find_or_download(const DownloadSource& source, const DownloadOptions& options);
 
-// All models of the hub's, Ollama's and our own cache that Quire could open.
-std::vector<StoredModel> stored_models();
 // Told a file of weights, and that its first `there` bytes are downloaded; the others are zeros. Returns how many are needed: no
 // more if they are enough. May throw.
 using NeededHead = std::function<uint64_t(const std::filesystem::path& file, uint64_t there)>;
@@ -57,6 +57,8 @@ using NeededHead = std::function<uint64_t(const std::filesystem::path& file, uin
 std::filesystem::path download_heads(const HubReference& model, const std::filesystem::path& folder,
                                      const NeededHead& needed, const DownloadOptions& options);
 
+// All models of the hub's, Ollama's and our own cache that Quire could open.
+std::vector<StoredModel> stored_models();
 
 // What remove_stored() would remove: the files, and their bytes. Those that other models use are not among them. A hub model
 // without a file or quantization means all that is there of the repository, in all its revisions. nullopt: nothing is

@@ -41,8 +41,14 @@ DownloadSession::DownloadSession(std::string model, const DownloadOptions& optio
   access_.note = options.note;
 }
 
-void DownloadSession::show(DownloadStatus::Stage stage, const std::string& file, uint64_t done_of_file) const {
-  options_.status({.stage = stage, .file = file, .done = done_ + done_of_file, .total = total_});
+void DownloadSession::show(DownloadStatus::Stage stage, const WantedFile& file, uint64_t done_of_file) const {
+  options_.status({.stage = stage,
+                   .file = file.name,
+                   .digest = file.digest,
+                   .file_done = done_of_file,
+                   .file_total = file.remote.size,
+                   .done = done_ + done_of_file,
+                   .total = total_});
 }
 
 void DownloadSession::store(const std::vector<WantedFile>& files, const fs::path& folder,
@@ -75,18 +81,18 @@ void DownloadSession::store_file(const WantedFile& file, const RefusalHandler& r
   create_folder(file.lock.parent_path());
   const auto lock = FileLock::take(file.lock, [&] {
     options_.check();
-    show(Stage::kWaiting, file.name, 0);
+    show(Stage::kWaiting, file, 0);
   });
   std::error_code ignored;
   if (!file.replace && fs::exists(file.to, ignored)) return;  // by the program that had the lock
   const PartialFile partial(file.to);
   download_ranges(
       access_, file.remote, partial, options_.connections,
-      [&](uint64_t done) { show(Stage::kDownloading, file.name, done); }, refuse);
+      [&](uint64_t done) { show(Stage::kDownloading, file, done); }, refuse);
   const auto kind = file.digest.size() == 64 ? DigestKind::kSha256 : DigestKind::kGitBlob;
   const std::string found = file.digest.empty() ? "" : digest_of_file(partial.content, kind, [&](uint64_t read) {
     options_.check();
-    show(Stage::kChecking, file.name, read);
+    show(Stage::kChecking, file, read);
   });
   if (found != file.digest) {
     partial.remove();

@@ -35,7 +35,7 @@ class DownloadSession {
 
  private:
   void store_file(const WantedFile& file, const RefusalHandler& refuse);
-  void show(DownloadStatus::Stage stage, const std::string& file, uint64_t done_of_file) const;
+  void show(DownloadStatus::Stage stage, const WantedFile& file, uint64_t done_of_file) const;
 
   std::string model_;
   const DownloadOptions& options_;

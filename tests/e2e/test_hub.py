@@ -1,6 +1,7 @@
 """Models of the hub, of Ollama and of URLs, from a hub on this machine (local_hub.py)."""
 
 import hashlib
+import http.client
 import json
 import os
 import pty
@@ -10,11 +11,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.error
 import urllib.request
 
 import pytest
-from conftest import GOLDEN, QUIRE, ROOT, eventually, quire, skip_without_binary
+from conftest import GOLDEN, QUIRE, ROOT, Server, eventually, quire, skip_without_binary
 from local_hub import COMMIT, Repo, local_hub
 
 LARGE = 40 << 20  # three pieces of 16 MiB
@@ -651,3 +654,109 @@ def test_plan_says_why_there_are_no_headers(hub, home, gguf, monkeypatch):
     hub.repos["org/x"].files["x-Q4_0.gguf"] = b"no model" * 100_000
     assert "not a GGUF file" in refused()
     assert folders_of_plans() == []
+
+
+# ---- from a server ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def serving(hub, home, gguf):
+    """A server of a small model whose clients may pull others."""
+    path = home / "served.gguf"
+    path.write_bytes(gguf)
+    server = Server("--max-model-len", "256", "--memory", "1GiB", model=path, name="served")
+    yield server
+    code, log = server.stop()
+    assert code == 0, log
+
+
+def ask(server, method, path, body):
+    request = urllib.request.Request(server.base + path, json.dumps(body).encode(), {"Content-Type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def lines_of(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_clients_of_a_server_pull_and_delete(hub, home, large, gguf, serving):
+    hub.repos["org/x"] = Repo({"x-Q4_0.gguf": large, "x-Q8_0.gguf": gguf})
+    digest = hashlib.sha256(large).hexdigest()
+    hub.seconds_per_step = 0.005
+    status, text = ask(serving, "POST", "/api/pull", {"model": "hf.co/org/x:Q4_0"})
+    lines = lines_of(text)
+    assert status == 200 and lines[0] == {"status": "pulling manifest"} and lines[-1] == {"status": "success"}
+    pulling = [line for line in lines if line["status"] == f"pulling {digest[:12]}"]
+    assert len(pulling) > 1 and {line["digest"] for line in pulling} == {"sha256:" + digest} and {line["total"] for line in pulling} == {len(large)}
+    completed = [line["completed"] for line in pulling]
+    assert completed == sorted(completed) and completed[-1] == len(large)
+    assert "-m hf:org/x:Q4_0" in lines[-2]["status"]
+    link = repo_folder(home, "org/x") / "snapshots" / COMMIT / "x-Q4_0.gguf"
+    assert link.read_bytes() == large and partial_files(home) == []
+    assert ask(serving, "POST", "/api/pull", {"model": "hf:org/x:q8_0", "stream": False}) == (200, '{"status":"success"}')
+    status, text = ask(serving, "DELETE", "/api/delete", {"model": "hf.co/org/x:Q4_0"})
+    assert (status, text) == (200, "") and not link.exists() and (link.parent / "x-Q8_0.gguf").exists()
+    status, text = ask(serving, "DELETE", "/api/delete", {"model": "hf.co/org/x:Q4_0"})
+    assert status == 404 and "It has Q8_0" in json.loads(text)["error"]
+    status, text = ask(serving, "DELETE", "/api/delete", {"model": "llama3"})
+    assert status == 404 and json.loads(text) == {"error": 'model "llama3" not found'}
+    status, text = ask(serving, "POST", "/api/pull", {"model": "hf.co/org/none"})
+    assert "no public repository" in lines_of(text)[-1]["error"]
+    status, text = ask(serving, "POST", "/api/pull", {"model": "org/../x", "stream": False})
+    assert status == 400 and list(json.loads(text)) == ["error"]
+
+
+def test_a_pull_ends_with_its_client_and_is_continued(hub, home, large, serving):
+    hub.add_ollama_model("library/big", "latest", large)
+    hub.seconds_per_step = 0.05
+    name = f"ollama:{hub.host}/library/big"
+    connection = http.client.HTTPConnection("127.0.0.1", serving.port, timeout=60)
+    connection.request("POST", "/api/pull", json.dumps({"model": name}))
+    response = connection.getresponse()
+    while json.loads(response.readline()).get("completed", 0) < 4 << 20:
+        pass
+    response.close()
+    connection.close()
+    time.sleep(1)
+    sent = hub.bytes_sent
+    time.sleep(1)
+    assert hub.bytes_sent == sent < len(large) and partial_files(home) != []
+    assert ask(serving, "POST", "/v1/completions", {"prompt": "a", "max_tokens": 4})[0] == 200
+    hub.seconds_per_step = 0
+    pulls = [threading.Thread(target=lambda: answers.append(ask(serving, "POST", "/api/pull", {"model": name, "stream": False}))) for _ in range(2)]
+    answers = []
+    for thread in pulls:
+        thread.start()
+    for thread in pulls:
+        thread.join()
+    assert answers == [(200, '{"status":"success"}')] * 2
+    assert hub.bytes_sent < 2 * len(large), "what had come was kept, and the two pulls did not come twice"
+    assert partial_files(home) == []
+
+
+def test_a_server_keeps_what_it_serves(hub, home, gguf):
+    hub.repos["org/tiny"] = Repo({"tiny-Q4_0.gguf": gguf})
+    server = Server("--max-model-len", "256", "--memory", "1GiB", models=["mine=hf:org/tiny"])
+    try:
+        for name in ("mine", "hf:org/tiny:q4_0", "hf.co/org/tiny"):
+            status, text = ask(server, "DELETE", "/api/delete", {"model": name})
+            assert status == 400 and "serve" in text, (name, text)
+        assert (repo_folder(home) / "snapshots" / COMMIT / "tiny-Q4_0.gguf").exists()
+    finally:
+        assert server.stop()[0] == 0
+
+
+def test_an_offline_server_pulls_nothing(hub, home, gguf):
+    path = home / "served.gguf"
+    path.write_bytes(gguf)
+    server = Server("--max-model-len", "256", "--memory", "1GiB", "--offline", model=path, name="served")
+    try:
+        status, text = ask(server, "POST", "/api/pull", {"model": "hf.co/org/x", "stream": False})
+        assert status == 404 and "--offline" in json.loads(text)["error"]
+        assert hub.requests == []
+    finally:
+        assert server.stop()[0] == 0

@@ -138,8 +138,8 @@ def test_the_model_is_described(server):
     ("/api/chat", {"model": "llama3", "messages": ASK}, 404, "not found"),
     ("/api/generate", {"prompt": "a", "suffix": "b"}, 400, "suffix"),
     ("/api/generate", {"prompt": "a", "context": [1]}, 400, "context"),
-    ("/api/pull", {"model": "llama3"}, 404, "quire pull"),
-    ("/api/delete", {"model": "smollm2"}, 404, "/api/delete"),
+    ("/api/copy", {"source": "llama3", "destination": "mine"}, 404, "not found"),
+    ("/api/delete", {"model": "smollm2"}, 405, "DELETE"),
 ])
 def test_errors_have_ollamas_shape(server, path, body, status, text):
     found, answer = post(server, path, body)

@@ -45,6 +45,8 @@ def test_generated_requests_are_answered_as_documented(small, tmp_path):
     pytest.importorskip("schemathesis")
     api = json.loads(get(small, "/openapi.json")[1])
     api["paths"].pop("/dashboard/events")  # never ends
+    for path in ("/api/pull", "/api/delete"):
+        api["paths"].pop(path)  # they would change what is on this machine
     for operations in api["paths"].values():
         for operation in operations.values():
             for body in operation.get("requestBody", {}).get("content", {}).values():

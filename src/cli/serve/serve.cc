@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,7 @@
 #include "cli/flags/process_flags.h"
 #include "cli/hub/model_names.h"
 #include "cli/memory/request_memory.h"
+#include "cli/serve/downloaded_models.h"
 #include "cli/serve/loading.h"
 #include "cli/serve/model_orders.h"
 #include "engine/memory_plan.h"
@@ -197,6 +199,9 @@ void serve(ServeFlags flags) {
   // Programs wait for the single line on stdout; the log goes to stderr.
   std::optional<Log> log(std::in_place, STDERR_FILENO, options.log_format, spdlog::level::from_str(flags.log_level));
   for (const ModelOrder& order : orders) check_plan(order.engine, flags.engine.memory_bytes);
+  std::vector<std::filesystem::path> served;
+  for (const ModelOrder& order : orders) served.emplace_back(resolve_model(order.engine.model));
+  options.model_store = downloaded_models(std::move(served), flags.offline);
   if (!flags.kv_events.endpoint.empty()) {
     const auto publisher = std::make_shared<KvEventPublisher>(flags.kv_events);
     orders.front().engine.page_observer = publisher;
@@ -262,8 +267,8 @@ void add_serve_command(CLI::App& app) {
       ->group(access);
   command
       ->add_option("--admin-key", server.admin_keys,
-                   "API keys that may also load and unload models: POST /models/load, /models/unload. Without any key, "
-                   "programs of this machine may")
+                   "API keys that may also load, unload, download and delete models, and load adapters "
+                   "(docs/serving.md). Without any key, programs of this machine may")
       ->type_name("KEY ...")
       ->envname("QUIRE_ADMIN_KEY")
       ->group(access);

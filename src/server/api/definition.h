@@ -14,6 +14,7 @@
 #include "server/api/answer/reply.h"
 #include "server/api/error.h"
 #include "server/api/request/fields.h"
+#include "server/api/task.h"
 
 namespace quire {
 
@@ -25,6 +26,7 @@ struct ApiDefinition {
   std::string_view path;     // empty: no endpoint, but the object that is the member `options` of other bodies
   std::string_view summary;  // a sentence
   std::vector<std::string_view> other_paths = {};  // those of other servers for the same
+  std::string_view method = "POST";                // or DELETE
   ErrorShape errors = ErrorShape::kOpenAi;
   bool in_batches = false;     // lines of batches may ask for it
   bool for_operators = false;  // changes what the server serves: needs an admin key, if the server has keys
@@ -44,6 +46,9 @@ struct ApiDefinition {
 
   // Answers a request about a model that need not be loaded. The following do not count then.
   std::string (*manage)(const Models&, const ApiRequest&) = nullptr;
+  // What takes too long for that, in its place: if there is a task, the request is the operator's (as for_operators), and it
+  // is streamed if the request says so. An empty one leaves the answer to `manage`.
+  Task (*task)(const Models&, const ApiRequest&) = nullptr;
 
   // Answering. `reply` is the body of an answer that needs no engine; without one, the engine generates.
   std::optional<std::string> (*reply)(Service&, ApiRequest&) = nullptr;
@@ -55,7 +60,7 @@ struct ApiDefinition {
   bool reply_computes = false;  // `reply` runs the model, so it takes a place among the answers
 
   // In /openapi.json.
-  std::string_view answer_schema = {};  // a name of the components
+  std::string_view answer_schema = {};  // a name of the components; empty: the answer has no body
   std::string_view stream_type = {};    // the Content-Type of its streams; empty: it has none
   std::string_view body_schema = {};    // a JSON object of more members for the schema of the body; may be empty
   std::string_view schemas = {};        // a JSON object of components; may be empty, or be that of another row

@@ -97,6 +97,8 @@ void Models::begin(Entry& entry, Completer& completer) {
 
 std::unique_lock<std::mutex> Models::claim(const Entry& model, const std::string& adapter) {
   std::unique_lock lock(claims_);
+  if (find_alias(adapter))
+    throw bad_request("lora_name", "{} is an alias of a model; choose another", describe(Json(adapter)));
   for (size_t other = 0; other < entries_.size(); ++other) {
     if (entries_[other].get() == &model) continue;
     const std::vector<std::string> taken = adapters(other);
@@ -127,8 +129,10 @@ size_t Models::find(std::string_view name) const {
     const std::vector<std::string> names = adapters(model);
     return std::ranges::find(names, asked) != names.end();
   };
+  const auto has_alias = [&](size_t model, std::string_view asked) { return find_alias(asked) == model; };
   const auto serves_name = [&](size_t model, std::string_view asked) { return serves(model, asked); };
   size_t found = first(has_name);
+  if (found == entries_.size()) found = first(has_alias);
   if (found == entries_.size()) found = first(has_adapter);
   if (found == entries_.size()) found = first(serves_name);
   return found == entries_.size() ? 0 : found;
@@ -137,6 +141,50 @@ size_t Models::find(std::string_view name) const {
 std::vector<std::string> Models::adapters(size_t model) const {
   const ServiceLease loaded = look(model);
   return loaded ? loaded->adapters() : entries_[model]->adapters;
+}
+
+std::vector<std::string> ListedModel::all_names() const {
+  std::vector<std::string> all = names.names;
+  all.insert(all.end(), aliases.begin(), aliases.end());
+  return all;
+}
+
+std::vector<std::string> Models::aliases(size_t model) const {
+  std::vector<std::string> found;
+  const std::lock_guard lock(aliases_mutex_);
+  for (const auto& [alias, of] : aliases_) {
+    if (of == model) found.push_back(alias);
+  }
+  return found;
+}
+
+std::optional<size_t> Models::find_alias(std::string_view name) const {
+  const std::lock_guard lock(aliases_mutex_);
+  const auto found = aliases_.find(name);
+  return found == aliases_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Models::add_alias(size_t model, const std::string& alias) const {
+  constexpr size_t kMostAliases = 256;
+  const std::lock_guard claimed(claims_);
+  for (size_t other = 0; other < entries_.size(); ++other) {
+    const std::vector<std::string> taken = adapters(other);
+    if (entries_[other]->names.has(alias) || std::ranges::find(taken, alias) != taken.end())
+      throw bad_request("destination", "{} is the name of a served model or of an adapter; choose another",
+                        describe(Json(alias)));
+  }
+  const std::lock_guard lock(aliases_mutex_);
+  if (aliases_.size() >= kMostAliases && !aliases_.contains(alias))
+    throw bad_request("destination", "the server has {} aliases already; delete one of them", kMostAliases);
+  aliases_[alias] = model;
+}
+
+bool Models::remove_alias(std::string_view alias) const {
+  const std::lock_guard lock(aliases_mutex_);
+  const auto found = aliases_.find(alias);
+  if (found == aliases_.end()) return false;
+  aliases_.erase(found);
+  return true;
 }
 
 ServiceLease Models::leased(ModelPool::Lease lease, size_t model) const {
@@ -184,14 +232,15 @@ void Models::unload(size_t model) const {
 ListedModel Models::list(size_t model) const {
   const Entry& entry = *entries_[model];
   const ModelState state = pool_->state(model);
-  std::vector<std::string> adapters = this->adapters(model);
+  std::vector<std::string> adapters = this->adapters(model), aliases = this->aliases(model);
   const std::lock_guard lock(entry.mutex);
   return {.names = entry.names,
           .state = state,
           .created = entry.created,
           .info = entry.info,
           .max_model_len = entry.max_model_len,
-          .adapters = std::move(adapters)};
+          .adapters = std::move(adapters),
+          .aliases = std::move(aliases)};
 }
 
 ApiLimits Models::limits(std::vector<std::string>& names, std::vector<std::string>& prefixes) const {
@@ -200,8 +249,8 @@ ApiLimits Models::limits(std::vector<std::string>& names, std::vector<std::strin
   for (size_t model = 0; model < entries_.size(); ++model) {
     const auto& entry = entries_[model];
     names.insert(names.end(), entry->names.names.begin(), entry->names.names.end());
-    const std::vector<std::string> of_model = adapters(model);
-    names.insert(names.end(), of_model.begin(), of_model.end());
+    for (const auto& of_model : {aliases(model), adapters(model)})
+      names.insert(names.end(), of_model.begin(), of_model.end());
     prefixes.insert(prefixes.end(), entry->names.prefixes.begin(), entry->names.prefixes.end());
   }
   limits.models = names;
@@ -225,12 +274,14 @@ Job Models::prepare(const ApiDefinition& api, std::string_view body, const Tenan
     if (api.manage) {
       std::vector<std::string> names, prefixes;
       ApiRequest request = parse_api_request(api, document, limits(names, prefixes));
+      if (Task task = api.task ? api.task(*this, request) : nullptr)
+        return {.stream = request.stream, .task = std::move(task)};
       return {.answer = ready_answer(api.manage(*this, request))};
     }
     const size_t model = find(model_of(document));
     if (!lease || lease.model != model) lease = try_acquire(model);
     if (!lease) throw ModelNotLoaded{model};
-    Job job = lease->prepare(api, std::move(document), tenant);
+    Job job = lease->prepare(api, std::move(document), tenant, aliases(model));
     job.bytes = memory.held();
     if (job.keep_alive) pool_->set_keep_alive(model, *job.keep_alive);
     return job;

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,6 +42,9 @@ struct ListedModel {
   std::shared_ptr<const ModelInfo> info;  // null: it was never loaded
   int max_model_len = 0;                  // 0: unknown
   std::vector<std::string> adapters = {};
+  std::vector<std::string> aliases = {};
+
+  std::vector<std::string> all_names() const;  // names and aliases
 };
 
 // Thrown by Models::prepare.
@@ -55,12 +60,18 @@ class Models {
   ~Models();
 
   size_t size() const { return entries_.size(); }
-  // The model that has this name, or an adapter of this name, with or without Ollama's tag ":latest". The default one if
+  // The model that has this name or alias, or an adapter of this name, with or without Ollama's tag ":latest". The default one if
   // none has, which then refuses the request, or if the name is empty. Names win over patterns ("claude-*").
   size_t find(std::string_view name) const;
   bool serves(size_t model, std::string_view name) const { return entries_[model]->names.serves(name); }
   // The adapters of a model: those that it has now, or will have once it is loaded.
   std::vector<std::string> adapters(size_t model) const;
+
+  // Further names of models, which clients give them until the server ends.
+  std::vector<std::string> aliases(size_t model) const;
+  // An alias of another model becomes this one's. Throws ApiError: a model or an adapter has the name, or there are too many.
+  void add_alias(size_t model, const std::string& alias) const;
+  bool remove_alias(std::string_view alias) const;  // whether there was one
 
   // Empty: it is not loaded. `look` does not count as use, so that it does not keep an idle model.
   ServiceLease try_acquire(size_t model) const;
@@ -110,6 +121,7 @@ class Models {
   };
   void begin(Entry& entry, Completer& completer);
   std::unique_lock<std::mutex> claim(const Entry& model, const std::string& adapter);
+  std::optional<size_t> find_alias(std::string_view name) const;
   void end(Entry& entry);
   ServiceLease leased(ModelPool::Lease lease, size_t model) const;
 
@@ -117,7 +129,9 @@ class Models {
   std::unique_ptr<Metrics> metrics_;
   std::shared_ptr<Admission> admission_;
   std::vector<std::unique_ptr<Entry>> entries_;
-  std::mutex claims_;  // held while a client adds an adapter
+  mutable std::mutex claims_;  // held while a client adds an adapter or an alias
+  mutable std::mutex aliases_mutex_;
+  mutable std::map<std::string, size_t, std::less<>> aliases_;  // guarded by aliases_mutex_
   std::unique_ptr<LiveFeed> feed_;
   std::unique_ptr<ModelPool> pool_;  // last: unloads the models
 };

@@ -108,7 +108,7 @@ Route find_route(std::string_view method, std::string_view path, std::string& al
     if (allowed != method && !(allowed == "GET" && method == "HEAD")) refuse(allowed == "GET" ? "GET, HEAD" : allowed);
   };
   if (const ApiDefinition* api = find_api(path)) {
-    require("POST");
+    require(api->method);
     return {.api = api, .name = api->path};
   }
   std::string argument;

@@ -18,6 +18,7 @@
 #include "server/api/definition.h"
 #include "server/api/keep_alive.h"
 #include "server/api/metrics.h"
+#include "server/api/model_store.h"
 #include "server/api/served_names.h"
 #include "server/batch/batch_counts.h"
 #include "server/kv_events/kv_event_counts.h"
@@ -42,6 +43,7 @@ struct ServiceOptions {
   std::shared_ptr<const SpanCounts> spans = nullptr;         // for metrics; nullptr: requests are not traced
   std::shared_ptr<const KvEventCounts> kv_events = nullptr;  // likewise; nullptr: KV events are not published
   std::shared_ptr<const BatchCounts> batches = nullptr;      // likewise; nullptr: the server keeps no files
+  std::shared_ptr<ModelStore> model_store = nullptr;         // nullptr: clients download and delete nothing
 };
 
 // The work of one request, for an Exchange.
@@ -57,6 +59,7 @@ struct Job {
   Places places = {};                        // the places that Admission gave the choices
   size_t bytes = 0;                          // memory that all this takes
   std::optional<KeepAlive> keep_alive = {};  // how long the model stays loaded afterwards, if the request says
+  Task task = nullptr;                       // in place of all but `stream`: ApiDefinition::task
 };
 
 // Asked before an adapter of this name is added. Throws ApiError if something of another model has the name; until the lock is
@@ -71,7 +74,9 @@ class Service {
           std::shared_ptr<Admission> admission, ClaimName claim_name);
 
   // Parses, renders and tokenizes, in time that grows with the body. Throws ApiError and other exceptions.
-  Job prepare(const ApiDefinition& api, JsonField body, const Tenant& tenant);
+  // aliases: further names of the model.
+  Job prepare(const ApiDefinition& api, JsonField body, const Tenant& tenant,
+              const std::vector<std::string>& aliases = {});
 
   const ServiceOptions& options() const { return options_; }
   const std::vector<std::string>& names() const { return names_.names; }  // the default first

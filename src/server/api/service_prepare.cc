@@ -83,12 +83,14 @@ Constraint compile_constraint(ApiRequest& request, const AnswerReading* reading,
 
 }  // namespace
 
-Job Service::prepare(const ApiDefinition& api, JsonField body, const Tenant& tenant) {
+Job Service::prepare(const ApiDefinition& api, JsonField body, const Tenant& tenant,
+                     const std::vector<std::string>& aliases) {
   const std::vector<std::string> adapters = this->adapters();
   std::vector<std::string> served;
   ApiLimits limits = this->limits();
-  if (!adapters.empty()) {
+  if (!adapters.empty() || !aliases.empty()) {
     served = names();
+    served.insert(served.end(), aliases.begin(), aliases.end());
     served.insert(served.end(), adapters.begin(), adapters.end());
     limits.models = served;
   }

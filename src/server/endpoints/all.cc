@@ -31,6 +31,8 @@ const ApiDefinition& ollama_embed_api();
 const ApiDefinition& ollama_embeddings_api();
 const ApiDefinition& ollama_show_api();
 const ApiDefinition& ollama_pull_api();
+const ApiDefinition& ollama_delete_api();
+const ApiDefinition& ollama_copy_api();
 const ApiDefinition& explain_api();
 
 const GetDefinition& tokenizer_info_get();
@@ -48,11 +50,33 @@ std::span<const StoreDefinition> batch_stores();
 
 std::span<const ApiDefinition* const> all_apis() {
   static const std::vector<const ApiDefinition*> apis = {
-      &chat_api(),         &completion_api(),  &response_api(),         &count_input_api(),    &message_api(),
-      &count_tokens_api(), &embedding_api(),   &rerank_api(),           &score_api(),          &tokenize_api(),
-      &detokenize_api(),   &infill_api(),      &llama_completion_api(), &apply_template_api(), &load_model_api(),
-      &unload_model_api(), &ollama_chat_api(), &ollama_generate_api(),  &ollama_embed_api(),   &ollama_embeddings_api(),
-      &ollama_show_api(),  &ollama_pull_api(), &load_adapter_api(),     &unload_adapter_api(), &explain_api(),
+      &chat_api(),
+      &completion_api(),
+      &response_api(),
+      &count_input_api(),
+      &message_api(),
+      &count_tokens_api(),
+      &embedding_api(),
+      &rerank_api(),
+      &score_api(),
+      &tokenize_api(),
+      &detokenize_api(),
+      &infill_api(),
+      &llama_completion_api(),
+      &apply_template_api(),
+      &load_model_api(),
+      &unload_model_api(),
+      &ollama_chat_api(),
+      &ollama_generate_api(),
+      &ollama_embed_api(),
+      &ollama_embeddings_api(),
+      &ollama_show_api(),
+      &ollama_pull_api(),
+      &ollama_delete_api(),
+      &ollama_copy_api(),
+      &load_adapter_api(),
+      &unload_adapter_api(),
+      &explain_api(),
   };
   return apis;
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/api/answer/answer.h"
 #include "server/api/definition.h"
@@ -51,9 +51,9 @@ Json ollama_loaded_json(const ApiRequest& request);
 // What Ollama's API says about the loaded model.
 struct OllamaModel {
   const ModelInfo& info;
-  std::span<const std::string> names;  // served
-  int64_t loaded;                      // seconds since 1970
-  std::string chat_template;           // empty: none
+  std::vector<std::string> names;  // served, with aliases
+  int64_t loaded;                  // seconds since 1970
+  std::string chat_template;       // empty: none
   bool thinks, infills;
 };
 // Append each name of the model to a list.

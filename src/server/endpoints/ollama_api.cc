@@ -57,7 +57,7 @@ OllamaModel ollama_model(const ListedModel& model, const ServiceLease& service) 
   return {.info = service      ? service->model()
                   : model.info ? *model.info
                                : kUnknown,
-          .names = model.names.names,
+          .names = model.all_names(),
           .loaded = model.created,
           .chat_template = service ? service->text().chat_template_source() : std::string(),
           .thinks = service && service->format().format().reasoning != nullptr,
@@ -73,22 +73,6 @@ std::string show(const Models& models, const ApiRequest& request) {
   const ListedModel listed = models.list(model);
   return dump(ollama_show_json(ollama_model(listed, models.look(model))));
 }
-
-// Its programs pull a model before they use it. What is served is there; a server downloads nothing for its clients.
-void read_pulled_model(ApiDraft& draft, const JsonField& field) {
-  try {
-    read_ollama_model(draft, field);
-  } catch (const ApiError& error) {
-    if (error.status != 404) throw;
-    throw ApiError(404,
-                   fmt::format("model {} is not served here, and this server downloads no models for its clients: run "
-                               "`quire pull` on its machine, and serve the model",
-                               describe(field.json())),
-                   error.type, error.param, error.code);
-  }
-}
-
-std::string say_pulled(const Models&, const ApiRequest&) { return R"({"status":"success"})"; }
 
 std::unique_ptr<Answer> embeddings(ResponseHead head, TokenBytes) { return ollama_embeddings(std::move(head)); }
 
@@ -211,21 +195,6 @@ const ApiDefinition& ollama_show_api() {
                                  .options = &options_api(),
                                  .manage = show,
                                  .answer_schema = "OllamaModel"};
-  return api;
-}
-
-const ApiDefinition& ollama_pull_api() {
-  static const ApiDefinition api{
-      .path = "/api/pull",
-      .summary = "Say that a served model is there: Ollama's API. Other models are not downloaded.",
-      .errors = ErrorShape::kOllama,
-      .fields = {{"model", read_pulled_model, R"({"$ref": "#/components/schemas/OllamaModelName"})"},
-                 {"stream", &ApiRequest::stream, {}, "no effect: there is nothing to wait for"}},
-      .required = {"model"},
-      .manage = say_pulled,
-      .answer_schema = "OllamaStatus",
-      .schemas =
-          R"({"OllamaStatus": {"type": "object", "required": ["status"], "properties": {"status": {"const": "success"}}}})"};
   return api;
 }
 

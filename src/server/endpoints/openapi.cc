@@ -85,8 +85,8 @@ std::string_view error_name(ErrorShape shape) {
 
 Json json_content(Json schema) { return {{"application/json", {{"schema", std::move(schema)}}}}; }
 
-Json post_operation(const ApiDefinition& api, const SamplingDefaults& model) {
-  Json content = json_content(reference(api.answer_schema));
+Json body_operation(const ApiDefinition& api, const SamplingDefaults& model) {
+  Json content = api.answer_schema.empty() ? Json::object() : json_content(reference(api.answer_schema));
   if (api.stream_type == "text/event-stream") {
     content[std::string(api.stream_type)] = {{"schema", reference("Event")}};
   } else if (!api.stream_type.empty()) {
@@ -104,7 +104,7 @@ Json post_operation(const ApiDefinition& api, const SamplingDefaults& model) {
                                     {"504", "the timeout passed before the answer was complete"}}) {
     responses[status] = {{"description", why}, {"content", error}};
   }
-  if (api.for_operators)
+  if (api.for_operators || api.task)
     responses["403"] = {{"description", "only the operator may do this (--admin-key)"}, {"content", error}};
   if (!api.stream_type.empty()) {
     responses["422"] = {{"description", "structured output reached a dead end: no token was left"}, {"content", error}};
@@ -299,15 +299,18 @@ Json request_schema(const ApiDefinition& api, const SamplingDefaults& model) {
 
 std::string openapi_document(const ApiLimits& limits, std::string_view version, bool needs_key) {
   Json paths = Json::object();
+  const auto lower_case = [](std::string_view text) {
+    std::string lower(text);
+    std::ranges::transform(lower, lower.begin(), [](char c) { return static_cast<char>(c | 32); });
+    return lower;
+  };
   for (const ApiDefinition* api : all_apis())
-    paths[std::string(api->path)] = {{"post", post_operation(*api, limits.sampling)}};
+    paths[std::string(api->path)] = {{lower_case(api->method), body_operation(*api, limits.sampling)}};
   for (const GetDefinition* get : all_gets()) {
     if (!get->summary.empty()) paths[std::string(get->path)] = {{"get", get_operation(*get)}};
   }
   for (const StoreDefinition* store : all_stores()) {
-    std::string method(store->method);
-    std::ranges::transform(method, method.begin(), [](char c) { return static_cast<char>(c | 32); });
-    paths[std::string(store->path)][method] = store_operation(*store);
+    paths[std::string(store->path)][lower_case(store->method)] = store_operation(*store);
   }
 
   Json document = {{"openapi", "3.1.0"},

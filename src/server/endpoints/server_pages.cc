@@ -64,7 +64,7 @@ Reply list_models(const Models& models, const GetRequest&) {
   Json data = Json::array(), codex = Json::array();
   for (size_t i = 0; i < models.size(); ++i) {
     const ListedModel model = models.list(i);
-    for (const std::string& name : model.names.names) {
+    for (const std::string& name : model.all_names()) {
       data.push_back(model_json(model, name));
       codex.push_back(codex_model_json(model, name));
     }
@@ -89,7 +89,8 @@ Reply show_model(const Models& models, const GetRequest& request) {
     const ListedModel model = models.list(models.find(asked));
     const bool is_adapter = std::ranges::find(model.adapters, asked) != model.adapters.end();
     if (is_adapter && !model.names.has(asked)) return {.body = dump(adapter_json(model, asked))};
-    if (model.names.serves(asked)) return {.body = dump(model_json(model, asked))};
+    if (model.names.serves(asked) || std::ranges::find(model.aliases, asked) != model.aliases.end())
+      return {.body = dump(model_json(model, asked))};
   }
   throw ApiError(404,
                  fmt::format("the model {} is not served here; GET /v1/models lists the served models",

@@ -118,6 +118,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
       if (context_.stopping) throw stopping_error();
       if (route.api->for_operators) require_operator(request_->tenant, context_.keys.required());
       job = co_await prepare(*route.api, http);
+      if (job.task) require_operator(request_->tenant, context_.keys.required());
       const size_t spared = job.bytes > kSmallBody ? context_.options.max_bodies_bytes / kSparedPart : 0;
       if (!request_->body.change_to(job.choices > 0 ? job.bytes : 0, spared)) throw too_many_requests_error();
     }
@@ -139,6 +140,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
     request_->body.release();
     co_return co_await writer.send(*reply);
   }
+  if (job.task) co_return co_await run_task(std::move(job), writer);
   co_return co_await generate(std::move(job), writer);
 }
 

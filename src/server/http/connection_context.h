@@ -5,6 +5,7 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include "server/api/models.h"
+#include "server/api/task.h"
 #include "server/http/api_keys.h"
 #include "server/http/local_hosts.h"
 #include "server/http/server.h"
@@ -35,7 +36,8 @@ struct ConnectionContext {
   // second or two, and small requests must not wait for it. Two threads in all, because the cores belong to the engine.
   // Each works on one body at a time, so the limits of working memory hold for all of them together.
   boost::asio::thread_pool &small_bodies, &large_bodies;
-  boost::asio::thread_pool& disk;              // reads and writes files of ServerOptions::files_dir
+  boost::asio::thread_pool& disk;  // reads and writes files of ServerOptions::files_dir
+  TaskRunner& tasks;
   std::atomic<BatchQueue*> batches{nullptr};   // nullptr: the server keeps no files
   std::atomic<const Models*> models{nullptr};  // nullptr: they are still loading
   std::atomic<bool> draining{false};           // the server is about to stop: each connection's next answer is its last

@@ -74,8 +74,8 @@ struct Server::State {
         bodies(options.max_bodies_bytes),
         replies(options.max_replies_bytes),
         files(make_file_store(options)),
-        context{options,      tls.get(),    keys, local_hosts, *request_log, spans.get(), bodies, replies,
-                small_bodies, large_bodies, disk, {},          {},           {},          {},     {}},
+        context{options,      tls.get(), keys,  local_hosts, *request_log, spans.get(), bodies, replies, small_bodies,
+                large_bodies, disk,      tasks, {},          {},           {},          {},     {}},
         io(options.threads),
         control(asio::make_strand(io)),
         signals(control),
@@ -281,6 +281,7 @@ struct Server::State {
   std::unique_ptr<FileStore> files;  // nullptr: there are none
   const std::shared_ptr<BatchCounts> batch_counts = std::make_shared<BatchCounts>();
   std::unique_ptr<BatchQueue> batches;  // likewise
+  TaskRunner tasks;
   ConnectionContext context;
   asio::io_context io;
   asio::strand<asio::io_context::executor_type> control;
@@ -309,8 +310,8 @@ void Server::attach(std::vector<ServedModel> models, double read_bandwidth) {
   ServiceOptions options = state_->options;
   options.needs_key = state_->keys.required();
   options.several_tenants = state_->keys.several_tenants();
-  state_->models = std::make_unique<Models>(std::move(models), options, read_bandwidth);
   if (state_->files) options.batches = state_->batch_counts;
+  state_->models = std::make_unique<Models>(std::move(models), options, read_bandwidth);
   state_->begin_batches();
   state_->context.models.store(state_->models.get(), std::memory_order_release);
 }
@@ -322,6 +323,7 @@ Server::~Server() {
   state_->small_bodies.join();
   state_->large_bodies.join();
   state_->disk.join();
+  state_->tasks.stop();
   if (state_->models) state_->models->stop();
 }
 

@@ -43,11 +43,12 @@ inline constexpr Api Api::kOllamaEmbeddings{"/api/embeddings"};
 inline constexpr Api Api::kOllamaShow{"/api/show"};
 inline constexpr Api Api::kExplain{"/dashboard/explain"};
 
-// But those that only load and unload models and adapters, or say that a model is there.
+// But those that manage models and adapters.
 inline std::vector<Api> every_api() {
   std::vector<Api> apis;
   for (const ApiDefinition* api : all_apis()) {
-    if (!api->path.starts_with("/models/") && !api->path.ends_with("_lora_adapter") && api->path != "/api/pull")
+    const bool is_ollamas = api->path == "/api/pull" || api->path == "/api/delete" || api->path == "/api/copy";
+    if (!api->path.starts_with("/models/") && !api->path.ends_with("_lora_adapter") && !is_ollamas)
       apis.push_back({api->path});
   }
   return apis;

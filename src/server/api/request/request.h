@@ -73,6 +73,7 @@ struct ApiRequest : Request {
   int larger_context = 0;  // Ollama's: a context that was asked for and is larger than the server's; 0: none
   std::optional<KeepAlive> keep_alive = {};  // Ollama's: how long the model stays loaded afterwards
   std::string adapter_path = {};             // load_lora_adapter: where the adapter `adapter` is
+  std::string destination = {};              // Ollama's copy: the alias
   bool only_loads = false;                   // Ollama's: has neither messages nor a prompt, and wants the model loaded
 
   bool stream = false;
