@@ -17,7 +17,7 @@ import time
 import httpx
 import pytest
 
-from conftest import Server, eventually, served, skip_without_binary_and_model
+from conftest import GOLDEN, Server, eventually, served, skip_without_binary_and_model
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PREFIXES = ["You are a patient teacher who explains the sea, its tides and its animals to children of eight years. " * 6,
@@ -380,6 +380,35 @@ def test_the_keyboard_alone_is_enough(browser, busy):
 
 
 HOSTILE = "<img src=x onerror=\"alert(1)\"><script>alert(2)</script>\"'></p>"
+
+
+def test_a_model_is_chosen(browser):
+    server = Server("--log-level", "warning", models=[f"{name}={GOLDEN / 'models' / name}" for name in ("qwen2", "mistral")])
+
+    def shows(page, text):
+        return eventually(lambda: page.locator("#model").inner_text().startswith(text))
+
+    with opened(browser, server) as page:
+        live(page)
+        assert shows(page, "qwen2 · ")
+        choice = page.locator("#models")
+        assert choice.locator("option").all_inner_texts() == ["the first that is loaded", "qwen2", "mistral (unloaded)"]
+        choice.select_option("mistral")
+        assert shows(page, "mistral is not loaded")
+        assert page.evaluate("location.hash") == "#overview?model=mistral"
+        body = {"model": "mistral", "prompt": [5, 6, 7], "max_tokens": 4}
+        assert httpx.post(server.url + "/completions", json=body, timeout=60).status_code == 200
+        assert shows(page, "mistral · ")
+        page.get_by_role("link", name="Pages").click()
+        assert page.evaluate("location.hash") == "#pages?model=mistral"
+        page.reload()
+        assert shows(page, "mistral · ") and choice.input_value() == "mistral"
+        choice.focus()
+        page.keyboard.press("ArrowUp")
+        assert shows(page, "qwen2 · ") and page.evaluate("location.hash") == "#pages?model=qwen2"
+        fits(page, "desktop")
+    code, log = server.stop()
+    assert code == 0, log
 
 
 def test_hostile_names_and_prompts_are_text(browser):

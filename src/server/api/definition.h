@@ -18,6 +18,7 @@
 
 namespace quire {
 
+class LiveFeed;
 class Models;
 class Service;
 
@@ -69,6 +70,7 @@ struct ApiDefinition {
 // What a GET asks.
 struct GetRequest {
   std::string argument = {};  // what stands in the place of {id} in the path
+  std::string query = {};     // of the URL: "model=a"
   std::string url = {};       // the server's: "http://127.0.0.1:8080"
   bool plain = false;         // the client wants a line of text rather than a page
   bool stopping = false;      // the server is
@@ -82,9 +84,11 @@ struct GetDefinition {
   bool needs_key = true;                // if the server has keys
   std::string_view answer_schema = {};  // a name of the components; empty: any object
   std::string_view content_type = "application/json";
-  std::string_view error = {};    // the status of an error that it may have, besides those of all
-  std::string_view schemas = {};  // as in ApiDefinition
-  bool live = false;              // after `reply`, unless that throws, comes the endless stream of Models::feed()
+  std::string_view error = {};         // the status of an error that it may have, besides those of all
+  std::string_view schemas = {};       // as in ApiDefinition
+  std::string_view query_schema = {};  // parameters of the URL: a JSON array; may be empty
+  LiveFeed& (*live)(const Models&,
+                    const GetRequest&) = nullptr;  // after `reply`, unless that throws: an endless stream
 };
 
 // All of them, in the order of /openapi.json. server/endpoints/all.cc defines both.

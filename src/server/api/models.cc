@@ -77,7 +77,9 @@ Models::Models(std::vector<ServedModel> models, const ServiceOptions& options, d
     };
     pooled.back().unload = [this, &entry] { end(entry); };
   }
-  feed_ = std::make_unique<LiveFeed>([this] { return look_at_first(); });
+  for (size_t model = 0; model < entries_.size(); ++model)
+    feeds_.push_back(std::make_unique<LiveFeed>([this, model] { return look(model); }));
+  feeds_.push_back(std::make_unique<LiveFeed>([this] { return look_at_first(); }));
   pool_ = std::make_unique<ModelPool>(std::move(pooled));
 }
 

@@ -98,8 +98,9 @@ class Models {
 
   const ServiceOptions& options() const { return options_; }
   Metrics& metrics() const { return *metrics_; }
-  std::string scrape() const;                // metrics, with the engines' current values
-  LiveFeed& feed() const { return *feed_; }  // of the first model that is loaded
+  std::string scrape() const;                        // metrics, with the engines' current values
+  LiveFeed& feed() const { return *feeds_.back(); }  // of the first model that is loaded
+  LiveFeed& feed(size_t model) const { return *feeds_[model]; }
   const std::shared_ptr<Admission>& admission() const { return admission_; }
 
  private:
@@ -132,8 +133,8 @@ class Models {
   mutable std::mutex claims_;  // held while a client adds an adapter or an alias
   mutable std::mutex aliases_mutex_;
   mutable std::map<std::string, size_t, std::less<>> aliases_;  // guarded by aliases_mutex_
-  std::unique_ptr<LiveFeed> feed_;
-  std::unique_ptr<ModelPool> pool_;  // last: unloads the models
+  std::vector<std::unique_ptr<LiveFeed>> feeds_;  // one for each model, and that of the first that is loaded
+  std::unique_ptr<ModelPool> pool_;               // last: unloads the models
 };
 
 }  // namespace quire

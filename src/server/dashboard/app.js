@@ -1,7 +1,7 @@
 // The frame around the views: tabs, connection, key.
 import {el, setText} from './dom.js';
 import {EngineState} from './state.js';
-import {follow, setKey} from './stream.js';
+import {follow, get, setKey} from './stream.js';
 import {cacheView} from './caching.js';
 import {chatView} from './chat.js';
 import {explainView} from './explain.js';
@@ -34,9 +34,13 @@ for (const [name, [title]] of Object.entries(VIEWS)) {
 }
 
 function show() {
-  // "#life/17": the view, and what it shows.
-  const [asked, argument] = location.hash.slice(1).split('/');
+  // "#life/17?model=a": the view, what it shows, and the model. Links have no model: the one that was chosen stays.
+  const [place, query] = location.hash.slice(1).split('?');
+  const [asked, argument] = place.split('/');
   if (asked === 'main') return;  // the link that skips to the content
+  const model = new URLSearchParams(query ?? '').get('model');
+  if (model === null && state.chosen !== '') history.replaceState(null, '', fragment(place, state.chosen));
+  if (model !== null && model !== state.chosen) choose(model);
   const name = Object.hasOwn(VIEWS, asked) ? asked : 'overview';
   for (const [other, link] of links) {
     if (other === name) link.setAttribute('aria-current', 'page');
@@ -50,6 +54,50 @@ function show() {
   leave = view.leave ?? (() => {});
   update();
 }
+
+const models = document.getElementById('models');
+
+const fragment = (place, model) => `#${place}${model === '' ? '' : `?${new URLSearchParams({model})}`}`;
+
+function choose(name) {
+  state.choose(name);
+  setText(document.getElementById('model'), '');
+  listModels();
+  connect();
+}
+
+let several = false;
+
+/** Shows the choice if there are several models. */
+async function listModels() {
+  let listed;
+  try {
+    listed = (await get('/dashboard/models')).models;
+  } catch {
+    return;  // the stream says what is wrong
+  }
+  several = listed.length > 1;
+  document.getElementById('choice').hidden = !several;
+  const options = [['', 'the first that is loaded'], ...listed.map(({name, status}) => [name, status === 'loaded' ? name : `${name} (${status})`])];
+  if (models.options.length === options.length) {  // an open list stays open
+    options.forEach(([, text], i) => setText(models.options[i], text));
+  } else {
+    models.replaceChildren(...options.map(([value, text]) => el('option', {value}, text)));
+  }
+  models.value = state.chosen;
+  const own = listed.find(({name}) => name === state.chosen);
+  if (own && own.status !== 'loaded') setText(document.getElementById('model'), `${own.name} is not loaded; a request for it loads it`);
+}
+
+models.addEventListener('change', () => {
+  const [place] = location.hash.slice(1).split('?');
+  history.replaceState(null, '', fragment(place || 'overview', models.value));
+  choose(models.value);
+  show();
+});
+setInterval(() => {
+  if (several && !document.hidden) listModels();  // they are loaded and unloaded meanwhile
+}, 5000);
 
 function take(snapshot) {
   state.take(snapshot);
@@ -66,8 +114,13 @@ function say(text, lost) {
 
 const form = document.getElementById('key-form');
 
+let ended = new AbortController();
+
 function connect() {
-  follow(take, say, () => {
+  ended.abort();
+  ended = new AbortController();
+  const {signal} = ended;
+  follow(state.chosen, signal, (snapshot) => signal.aborted || take(snapshot), say, () => {
     say('A key is needed', true);
     form.hidden = false;
     document.getElementById('key').focus();
@@ -79,6 +132,7 @@ form.addEventListener('submit', (event) => {
   setKey(document.getElementById('key').value.trim());
   form.hidden = true;
   main.focus();
+  listModels();
   connect();
 });
 
@@ -89,4 +143,5 @@ window.addEventListener('hashchange', () => {
 window.addEventListener('resize', () => update());
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => update());
 show();
-connect();
+listModels();
+if (state.chosen === '') connect();

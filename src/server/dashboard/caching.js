@@ -113,7 +113,7 @@ export function cacheView(root, state) {
   async function tokenize() {
     try {
       const response = await fetch('/tokenize', {method: 'POST', headers: {'Content-Type': 'application/json', ...headers()},
-        body: JSON.stringify({prompt: text.value || EXAMPLE, add_special_tokens: false, return_token_strs: true})});
+        body: JSON.stringify({...(state.chosen && {model: state.chosen}), prompt: text.value || EXAMPLE, add_special_tokens: false, return_token_strs: true})});
       const answer = await response.json();
       if (response.ok && answer.token_strs?.length > 0) tokens = answer.token_strs.slice(0, TOKENS).map((t) => t.replace(/[Ġ▁]/g, '␣'));
     } catch { /* the words stay */ }

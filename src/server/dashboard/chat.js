@@ -19,13 +19,13 @@ const SAMPLING = [
 // Made once: an answer goes on while another view is shown, so that one can watch it there.
 let made = null;
 
-export function chatView(root) {
-  made ??= makeChat();
+export function chatView(root, state) {
+  made ??= makeChat(state);
   root.append(made.node);
   return made;
 }
 
-function makeChat() {
+function makeChat(state) {
   const chats = loadChats();
   let chat = chats[0] ?? newChat();
   let running = null;    // the AbortController of the answer under way
@@ -202,15 +202,19 @@ function makeChat() {
       const response = await fetch('/v1/models', {headers: headers()});
       const names = (await response.json()).data.map((entry) => entry.id);
       model.replaceChildren(...names.map((name) => el('option', {value: name}, name)));
+      if (names.includes(state.chosen)) model.value = state.chosen;
     } catch { /* without a name, the server takes its first model */ }
   }
-  let listed = false;
+  let listed = false, followed = state.chosen;
   open(chat);
   return {
     node,
     update() {  // called once the page is connected, with a key if one is needed
       if (!listed) listModels();
       listed = true;
+      if (followed === state.chosen) return;
+      followed = state.chosen;  // the page's choice is the chat's, until another is made here
+      if (followed !== '') model.value = followed;
     },
     leave() {
       readSettings();

@@ -109,7 +109,7 @@ export function explainView(root, state) {
     const asked = stop = new AbortController();
     setText(status, 'Computing …');
     try {
-      const response = await post('/dashboard/explain', {text: text.value, layer: Number(layer.value), head: Number(head.value)}, asked.signal);
+      const response = await post('/dashboard/explain', {...(state.chosen && {model: state.chosen}), text: text.value, layer: Number(layer.value), head: Number(head.value)}, asked.signal);
       const answer = await response.json();
       if (stop === asked) show(answer);
     } catch (error) {

@@ -6,10 +6,17 @@ const MOST_STEPS = 1500, MOST_LIVES = 200, MOST_CHUNKS = 600;
 const partOf = ([sequence, first, rows, drafts, tokens, decodes]) => ({sequence, first, rows, drafts, tokens, decodes: decodes === 1});
 
 export class EngineState {
+  chosen = '';     // the model to show and to ask, by its name; empty: the first that is loaded
   model = null;
   now = null;      // the newest snapshot
   steps = [];      // oldest first; parts are objects
   lives = new Map();  // by the sequence's id, oldest first
+
+  choose(name) {
+    this.chosen = name;
+    this.model = this.now = null;
+    this.#restart();
+  }
 
   take(snapshot) {
     if (snapshot.model) {

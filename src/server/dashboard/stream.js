@@ -41,19 +41,30 @@ export async function messageOf(response) {
   }
 }
 
+/** GETs JSON; throws an Error with the server's message. */
+export async function get(path) {
+  const response = await fetch(path, {headers: headers()});
+  if (!response.ok) throw new Error(await messageOf(response));
+  return response.json();
+}
+
 /**
- * Follows /dashboard/events for as long as the page is visible. Calls take(snapshot) for each event, say(text, lost) when the
- * connection changes, and needKey() if the server wants another key; follow() then returns.
+ * Follows /dashboard/events of a model for as long as the page is visible, until `ended` is aborted. Calls take(snapshot) for each
+ * event, say(text, lost) when the connection changes, and needKey() if the server wants another key; follow() then returns.
  */
-export async function follow(take, say, needKey) {
+export async function follow(model, ended, take, say, needKey) {
+  const path = model === '' ? '/dashboard/events' : `/dashboard/events?model=${encodeURIComponent(model)}`;
   let pause = 500;
   for (;;) {
     await visible();
+    if (ended.aborted) return;
     const stop = new AbortController();
+    const end = () => stop.abort();
+    ended.addEventListener('abort', end);
     const hide = () => document.hidden && stop.abort();
     document.addEventListener('visibilitychange', hide);
     try {
-      const response = await fetch('/dashboard/events', {headers: headers(), signal: stop.signal});
+      const response = await fetch(path, {headers: headers(), signal: stop.signal});
       if (response.status === 401) return needKey();
       if (!response.ok) throw new Error(await messageOf(response));
       say('Live', false);
@@ -61,6 +72,7 @@ export async function follow(take, say, needKey) {
       for await (const data of eventsOf(response)) take(JSON.parse(data));
       throw new Error('the server ended the stream');
     } catch (error) {
+      if (ended.aborted) return;
       if (!document.hidden) {
         say(`Not connected: ${error.message}. Trying again …`, true);
         await new Promise((resolve) => setTimeout(resolve, pause));
@@ -69,6 +81,7 @@ export async function follow(take, say, needKey) {
         say('Paused while hidden', false);
       }
     } finally {
+      ended.removeEventListener('abort', end);
       document.removeEventListener('visibilitychange', hide);
     }
   }

@@ -1,9 +1,12 @@
 // /dashboard: the live page, its files, and the stream of what the engine does.
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "server/api/definition.h"
 #include "server/api/models.h"
+#include "server/api/store_definition.h"
 #include "server/endpoints/dashboard_files.h"
 
 namespace quire {
@@ -42,6 +45,28 @@ Reply dashboard_file(const Models& models, std::string_view name) {
                       {"Cache-Control", "no-cache"}}};
 }
 
+// Those that the page lets people choose from: each model once, by its first name.
+Reply list_watched(const Models& models, const GetRequest&) {
+  require_dashboard(models);
+  Json list = Json::array();
+  for (size_t model = 0; model < models.size(); ++model) {
+    const ListedModel listed = models.list(model);
+    list.push_back({{"name", listed.names.names.front()}, {"status", name(listed.state)}});
+  }
+  return {.body = dump({{"models", std::move(list)}})};
+}
+
+LiveFeed& watched_feed(const Models& models, const GetRequest& request) {
+  const std::string name = query_parameter(request.query, "model").value_or("");
+  if (name.empty()) return models.feed();
+  const size_t model = models.find(name);
+  const std::vector<std::string> names = models.list(model).all_names();
+  if (std::ranges::find(names, name) == names.end())
+    throw ApiError(404, fmt::format("the model {} is not served here", describe(Json(name))), "invalid_request_error",
+                   "model", "model_not_found");
+  return models.feed(model);
+}
+
 // The page and its files say nothing about the server, so they need no key: the page asks for it.
 constexpr GetDefinition kDashboardGets[] = {
     {.path = "/dashboard",
@@ -59,7 +84,18 @@ constexpr GetDefinition kDashboardGets[] = {
      .answer_schema = "Event",
      .content_type = "text/event-stream",
      .error = "404",
-     .live = true},
+     .query_schema = R"([{"name": "model", "in": "query", "schema": {"$ref": "#/components/schemas/ModelName"},
+       "description": "by default, the first model that is loaded"}])",
+     .live = watched_feed},
+    {.path = "/dashboard/models",
+     .summary = "the models that /dashboard/events can show, and whether they are loaded",
+     .reply = list_watched,
+     .answer_schema = "WatchedModels",
+     .error = "404",
+     .schemas =
+         R"({"WatchedModels": {"type": "object", "required": ["models"], "properties": {"models": {"type": "array",
+       "items": {"type": "object", "required": ["name", "status"], "properties": {"name": {"type": "string"},
+         "status": {"enum": ["unloaded", "loading", "loaded", "unloading"]}}}}}}})"},
     {.path = "/dashboard/{id}",
      .summary = {},
      .reply = [](const Models& models, const GetRequest& request) { return dashboard_file(models, request.argument); },

@@ -128,6 +128,7 @@ Json get_operation(const GetDefinition& get) {
         {"content", json_content(get.error == "503" ? Json{{"type", "object"}} : reference("Error"))}};
   }
   Json operation = {{"summary", get.summary}, {"responses", std::move(responses)}};
+  if (!get.query_schema.empty()) operation["parameters"] = Json::parse(get.query_schema);
   if (get.path.ends_with("{id}")) {
     operation["parameters"] = Json::parse(
         R"([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}])");

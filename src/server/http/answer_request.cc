@@ -95,7 +95,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
   std::optional<StoreReply> stored;
   Job job;
   std::string allow;
-  bool live = false;
+  LiveFeed* live = nullptr;
   const Models* const models = request_->models;
   if (!models) {
     reply = loading_reply(request_->path, request_->error_shape);
@@ -106,12 +106,13 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
     request_->route = route.name;
     if (route.get) {
       const std::string_view host = http[boost::beast::http::field::host];
-      reply = route.get->reply(*models,
-                               {.argument = route.argument,
-                                .url = fmt::format("{}://{}", channel_->stream().secure() ? "https" : "http", host),
-                                .plain = wants_plain_text(http[boost::beast::http::field::accept]),
-                                .stopping = context_.draining});
-      live = route.get->live && !request_->head_only;
+      const GetRequest asked{.argument = route.argument,
+                             .query = query_of_target(http.target()),
+                             .url = fmt::format("{}://{}", channel_->stream().secure() ? "https" : "http", host),
+                             .plain = wants_plain_text(http[boost::beast::http::field::accept]),
+                             .stopping = context_.draining};
+      reply = route.get->reply(*models, asked);
+      if (route.get->live && !request_->head_only) live = &route.get->live(*models, asked);
     } else if (route.store) {
       stored = co_await answer_stored(route, http);
     } else {
@@ -129,7 +130,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
   http.body() = {};
   if (live) {
     request_->body.release();
-    co_return co_await show_live(writer);
+    co_return co_await show_live(*live, writer);
   }
   if (stored) {
     request_->body.release();
@@ -329,8 +330,7 @@ asio::awaitable<bool> Connection::stream(Job& job, ResponseWriter& writer) {
 }
 
 // A client that leaves is noticed at the next event.
-asio::awaitable<bool> Connection::show_live(ResponseWriter& writer) {
-  LiveFeed& feed = request_->models->feed();
+asio::awaitable<bool> Connection::show_live(LiveFeed& feed, ResponseWriter& writer) {
   const std::optional<LiveFeed::Reader> reader = feed.join();
   if (!reader) {
     const Reply refusal = error_reply(too_many_readers_error(), request_->error_shape);

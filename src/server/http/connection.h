@@ -47,7 +47,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> stream(Job& job, ResponseWriter& writer);
   boost::asio::awaitable<bool> collect(Job& job, ResponseWriter& writer);
   boost::asio::awaitable<bool> run_task(Job job, ResponseWriter& writer);
-  boost::asio::awaitable<bool> show_live(ResponseWriter& writer);
+  boost::asio::awaitable<bool> show_live(LiveFeed& feed, ResponseWriter& writer);
   boost::asio::awaitable<bool> receive_upload(const StoreDefinition& store, RequestReader& reader,
                                               ResponseWriter& writer);
   boost::asio::awaitable<StoreReply> answer_stored(const Route& route, const HttpRequest& http);

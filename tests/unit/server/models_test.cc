@@ -56,6 +56,32 @@ class TwoModels : public ::testing::Test {
   std::thread thread_;
 };
 
+TEST_F(TwoModels, AreWatchedOneByOne) {
+  large_.on_snapshot = [number = std::make_shared<std::atomic<uint64_t>>(0)] {
+    EngineSnapshot s;
+    s.number = ++*number;
+    return s;
+  };
+  const Json listed = client().get("/dashboard/models").json();
+  EXPECT_EQ(listed["models"],
+            Json::parse(R"([{"name": "small", "status": "loaded"}, {"name": "large", "status": "loaded"}])"));
+  HttpClient watcher(server_->port());
+  watcher.send(HttpClient::request("GET", "/dashboard/events?model=claude-large"));
+  ASSERT_TRUE(eventually([&] { return server_->models().feed(1).readers() == 1; }));
+  EXPECT_EQ(server_->models().feed().readers(), 0u) << "that of the first model";
+  ASSERT_TRUE(watcher.wait_for_bytes(1200));
+  server_->stop();
+  const auto text = watcher.read_to_end();
+  ASSERT_TRUE(text);
+  EXPECT_NE(text->find("\"max_model_len\":500"), text->npos) << *text;
+}
+
+TEST_F(TwoModels, AreWatchedUnderTheirNamesOnly) {
+  const HttpAnswer refused = client().get("/dashboard/events?model=none");
+  EXPECT_EQ(refused.status, 404);
+  EXPECT_EQ(refused.json()["error"]["code"], "model_not_found");
+}
+
 TEST_F(TwoModels, AnswerUnderTheirNames) {
   EXPECT_EQ(answer("small"), "small");
   EXPECT_EQ(answer("alias"), "small");
