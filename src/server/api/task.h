@@ -57,8 +57,7 @@ class TaskRunner {
 
   ~TaskRunner() { stop(); }
 
-  // wake: called from any thread when take() has something, at most once before each take(). Throws ApiError (503) if too
-  // many tasks run.
+  // wake: called from any thread when take() has something. Throws ApiError (503) if too many tasks run.
   std::shared_ptr<TaskRun> start(Task task, std::function<void()> wake);
   // Cancels all tasks and waits for them. Call start() no more.
   void stop();

@@ -278,8 +278,8 @@ struct Server::State {
   std::shared_ptr<spdlog::logger> request_log;
   ByteBudget bodies, replies;
   asio::thread_pool small_bodies{1}, large_bodies{1}, disk{1};
-  std::unique_ptr<FileStore> files;  // nullptr: there are none
   const std::shared_ptr<BatchCounts> batch_counts = std::make_shared<BatchCounts>();
+  std::unique_ptr<FileStore> files;     // nullptr: there are none
   std::unique_ptr<BatchQueue> batches;  // likewise
   TaskRunner tasks;
   ConnectionContext context;
