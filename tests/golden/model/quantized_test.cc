@@ -113,7 +113,9 @@ TEST(GoldenLayers, HaveTheWeightsThatTheirLibrariesRead) {
     const auto x = layer.expected.find_tensor("weight");
     const TensorView* bias = layer.file.find_tensor("proj.bias");
     int all = rows.back() + 1;
-    if (bias) EXPECT_EQ(bias->shape[0], static_cast<uint64_t>(all));
+    if (bias) {
+      EXPECT_EQ(bias->shape[0], static_cast<uint64_t>(all));
+    }
     const auto cols = static_cast<int>(x->shape.back());
     const auto matrix = layer.open({.module = "proj", .rows = all, .cols = cols});
     ASSERT_TRUE(matrix);

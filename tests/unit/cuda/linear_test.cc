@@ -240,7 +240,7 @@ TEST_F(CudaLinear, FinishesOutputsLikeTheReference) {
   std::mt19937 random(3);
   const int outputs = 20, cols = 96, rows = 4;
   const std::vector<float> x = random_rows(rows, cols, random);
-  for (const auto [type, up_type] :
+  for (const auto& [type, up_type] :
        {std::pair{TensorType::BF16, TensorType::BF16}, {TensorType::Q4_1, TensorType::Q8_0}}) {
     const auto w = testing::random_matrix(type, outputs, cols, random),
                up = testing::random_matrix(up_type, outputs, cols, random);

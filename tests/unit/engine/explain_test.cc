@@ -79,7 +79,9 @@ TEST_P(Explained, HasTheEnginesLogitsAndARowOfAttentionThatAddsUpToOne) {
         for (const float x : v.values) ASSERT_TRUE(std::isfinite(x)) << what << ": " << v.place;
       EXPECT_EQ(e.heads, shape ? shape->heads : 0) << what;
       EXPECT_EQ(e.weights.size(), shape ? count : 0) << what;
-      if (shape) EXPECT_NEAR(std::accumulate(e.weights.begin(), e.weights.end(), e.sink), 1, 1e-5) << what;
+      if (shape) {
+        EXPECT_NEAR(std::accumulate(e.weights.begin(), e.weights.end(), e.sink), 1, 1e-5) << what;
+      }
     }
   }
 }

@@ -436,7 +436,9 @@ TEST_P(Linear, QuantizesRowsWithOutliersToTheReferencesBits) {
         ASSERT_EQ(a.sum, b.sum);
         ASSERT_EQ(a.outliers, b.outliers);
         for (size_t k = 0; k < kBlockInputs; ++k) {
-          if (a.outliers >> k & 1) ASSERT_EQ(a.x[k], b.x[k]);
+          if (a.outliers >> k & 1) {
+            ASSERT_EQ(a.x[k], b.x[k]);
+          }
         }
       }
       EXPECT_NE(expected[stride / sizeof(Int8RowBlock)].outliers & 0x80000060, 0u);

@@ -239,7 +239,9 @@ TEST_P(Forced, AfterAThought) {
       for (unsigned seed = 0; seed < testing::rounds(8); ++seed) {
         const std::string answer = random_answer(source, words, seed);
         const RecordedMessage message = read_in_pieces(f, options, answer, seed);
-        if (!harmony) EXPECT_EQ(message.text, "") << answer;  // harmony has remarks before calls
+        if (!harmony) {
+          EXPECT_EQ(message.text, "") << answer;  // harmony has remarks before calls
+        }
         EXPECT_FALSE(message.calls.empty()) << answer;
         expect_valid(message, answer);
       }
