@@ -230,6 +230,6 @@ def test_wrong_urls_are_refused(flags, message):
 @needs_model
 def test_what_cannot_work_is_refused(tmp_path):
     done = quire("serve", "-m", MODEL, "--shared-cache", "file:///tmp/x", "--cache-dir", tmp_path)
-    assert done.returncode == 2 and "--shared-cache excludes --cache-dir" in done.stderr, done.stderr
+    assert done.returncode == 2 and "--cache-dir cannot be combined with --shared-cache" in done.stderr, done.stderr
     done = quire("run", "-m", MODEL, "-p", "A", "-n", "1", "--shared-cache", "file:///dev/null/x")
     assert done.returncode == 1 and "choose" in done.stderr and "--shared-cache" in done.stderr, done.stderr

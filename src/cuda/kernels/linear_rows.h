@@ -230,9 +230,8 @@ struct LinearOfRows {
       load_batch(w, panels, begin, end, even);
       copy_inputs(in, begin, end - begin, 0);
       clear_inputs();
-      int batch = 0;
       const int whole = (end - begin) / kBatch;
-      const auto multiply = [&](const Batch(&now)[kPanels], Batch(&next)[kPanels]) {
+      const auto multiply = [&](int batch, const Batch(&now)[kPanels], Batch(&next)[kPanels]) {
         const int following = begin + (batch + 1) * kBatch;
         if (following < end) load_batch(w, panels, following, end, next);
         sync_warp();  // all lanes have read what the slot holds
@@ -240,14 +239,14 @@ struct LinearOfRows {
         wait_copies<1>();
         sync_warp();
         multiply_blocks<true>(w, tables, now, in.rows, slot_of(batch), kBatch, acc);
-        ++batch;
       };
-      while (batch + 1 < whole) {
-        multiply(even, odd);
-        multiply(odd, even);
+      int batch = 0;
+      for (; batch + 1 < whole; batch += 2) {
+        multiply(batch, even, odd);
+        multiply(batch + 1, odd, even);
       }
       if (batch < whole) {
-        multiply(even, odd);
+        multiply(batch++, even, odd);
         UNROLL
         for (int p = 0; p < kPanels; ++p) even[p] = odd[p];
       }
@@ -328,7 +327,8 @@ struct LinearOfRows {
   }
 
   DEVICE void operator()() const {
-    const int together = work.gated != 0 ? 1 : kPanels;
+    int together = kPanels;
+    if (work.gated != 0) together = 1;
     int panel = block_x() * together;
     const LinearMatrix& m = find_matrix(work, panel, together);
     prefetch_range(m, panel);

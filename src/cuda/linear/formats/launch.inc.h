@@ -14,7 +14,9 @@ namespace quire::cuda {
 template <class Format, int kTerms, int kTiles, int kPanels, ScaleForm kForm = ScaleForm::kAny>
 void launch_rows(Stream& stream, const LinearLaunch& launch) {
   using Kernel = LinearOfRows<Format, kTerms, kTiles, kPanels, kForm>;
-  stream.launch({.x = panel_tiles(launch.work, launch.work.gated != 0 ? 1 : kPanels),
+  int together = kPanels;
+  if (launch.work.gated != 0) together = 1;
+  stream.launch({.x = panel_tiles(launch.work, together),
                  .y = (launch.usual_rows + Kernel::kRows - 1) / Kernel::kRows,
                  .z = launch.parts,
                  .threads = Kernel::kThreads,
