@@ -109,7 +109,7 @@ class ThreadGroup {
       lost_ = "rank " + std::to_string(from) + " does not answer";
       changed_.notify_all();
     }
-    if (!lost_.empty()) throw no_resource("{}", lost_);
+    if (inbox.empty()) throw no_resource("{}", lost_);  // what has come is not lost
     Bytes bytes = std::move(inbox.front());
     inbox.pop_front();
     return bytes;
