@@ -7,6 +7,7 @@
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/linear.h"
 #include "cuda/kernels/products.h"
+#include "cuda/kernels/row_tiles.h"
 #include "cuda/kernels/unroll.h"
 #include "cuda/kernels/weights.h"
 #include "kernels/packed.h"
@@ -17,7 +18,7 @@ namespace quire::cuda {
 // warpgroup brings to shared memory, kStages chunks of 64 inputs deep, in the 128-byte swizzle. Weights go from global memory to
 // the registers that products read, two chunks ahead: only one warp reads them, and shared memory has no time left.
 //
-// Its bits, and `partials`, are those of LinearOfManyRows, which does the same for weights that are decoded.
+// Its bits are those of LinearOfManyRows, which does the same for weights that are decoded.
 template <int kOfColumns>
 struct LinearOfBf16Rows {
   static constexpr const char* kName = "linear_of_bf16_rows";
@@ -26,22 +27,15 @@ struct LinearOfBf16Rows {
   static constexpr int kPanels = kComputing / 32, kColumns = kOfColumns, kChunkBlocks = 2;
   static constexpr int kStages = 8, kStageBytes = kColumns * kChunkBlocks * kPreparedBlock;
   static constexpr int kSharedBytes = kStages * kStageBytes;
-  static constexpr int kTileFloats = kPanels * kPanel + 8;  // of a row of results in shared memory
-  static_assert(kColumns * kTileFloats * 4 <= kSharedBytes);
+  static_assert(kColumns * kTileFloats<kPanels> * 4 <= kSharedBytes);
   static constexpr int kRowsPerPass = kBringing / 8, kPasses = kColumns / kRowsPerPass;
-  static constexpr int kRowTilesTogether = 16;  // blocks that run together share weights and inputs
   static constexpr int kBlockBytes = static_cast<int>(code_block_bytes(Codes::kBf16));
 
   LinearWork work;
-  Global<float> partials;  // or nullptr
-  int32_t panel_tiles, row_tiles;
+  RowTiles tiles;
 
-  // What a block works on.
-  struct Tile {
-    int panel, row;              // the first, of the matrix and of the rows
-    int panel_of_all;            // of all matrices together
-    int range_begin, range_end;  // ranges
-    int begin, end;              // and their chunks
+  struct Tile : RowTile {
+    int begin, end;  // the chunks of its ranges
   };
 
   // A meeting of a warpgroup that computes with the one that brings inputs: those of a chunk have come, and the products of the
@@ -53,7 +47,6 @@ struct LinearOfBf16Rows {
       sync_part(2, 128 + kBringing);
     }
   }
-  DEVICE static void meet_computing() { sync_part(3, kComputing); }
 
   DEVICE static int first_chunk(const WeightShape& w, int range) {
     return (range_begin(w.blocks, range) + kChunkBlocks - 1) / kChunkBlocks;
@@ -161,50 +154,12 @@ struct LinearOfBf16Rows {
         if (multiply(weights[2], weights[1])) break;
       }
     }
-    write(m, tile, total);
-  }
-
-  // Through shared memory, so that a thread has four neighbouring outputs, of every eighth row.
-  DEVICE void write(const LinearMatrix& m, const Tile& tile, const float (&total)[kColumns / 2]) const {
-    const int g = lane() / 4, i = lane() % 4;
-    meet_computing();
-    const auto results = shared<float>(0);
-    UNROLL
-    for (int n = 0; n < kColumns / 2; n += 4) {
-      UNROLL
-      for (int e = 0; e < 2; ++e)
-        store(results + ((n / 4 * 8 + 2 * i + e) * kTileFloats + warp() * kPanel + 2 * g),
-              Words<2>{{float_bits(total[n + e]), float_bits(total[n + 2 + e])}});
-    }
-    meet_computing();
-    const int rows = work.rows - tile.row < kColumns ? work.rows - tile.row : kColumns;
-    const LinearPart part{m.data, nullptr, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows};
-    constexpr int kFours = kPanels * kPanel / 4, kRowsTogether = kComputing / kFours;
-    const int column = 4 * (thread() % kFours);
-    UNROLL_BY_4
-    for (int row = thread() / kFours; row < rows; row += kRowsTogether) {
-      const Words<4> values = load<4>(results + (row * kTileFloats + column));
-      if (partials != nullptr) {
-        store(partials +
-                  ((static_cast<ptrdiff_t>(block_z()) * work.rows + tile.row + row) * (panel_tiles * kPanels * kPanel) +
-                   tile.panel_of_all * kPanel + column),
-              values);
-      } else {
-        finish_outputs(m, part, tile.row + row, tile.panel * kPanel + column, values);
-      }
-    }
+    write_tile<kPanels, kColumns, kComputing>(work, m, tiles, tile, total, [] { sync_part(3, kComputing); });
   }
 
   DEVICE void operator()() const {
-    // Neighbouring blocks share panels and rows: kRowTilesTogether row tiles for each panel tile.
-    const int together = kRowTilesTogether * panel_tiles, first = block_x() / together * kRowTilesTogether;
-    const int tiles = row_tiles - first < kRowTilesTogether ? row_tiles - first : kRowTilesTogether;
-    Tile tile;
-    tile.panel = tile.panel_of_all = block_x() % together / tiles * kPanels;
-    tile.row = (first + block_x() % together % tiles) * kColumns;
+    Tile tile{tile_of_block<kPanels, kColumns>(tiles)};
     const LinearMatrix& m = find_matrix(work, tile.panel, kPanels);
-    tile.range_begin = partials != nullptr ? block_z() : 0;
-    tile.range_end = partials != nullptr ? block_z() + 1 : kSplits;
     tile.begin = first_chunk(m.w, tile.range_begin), tile.end = first_chunk(m.w, tile.range_end);
     if (warp() < kComputing / 32) {
       raise_registers<232>();

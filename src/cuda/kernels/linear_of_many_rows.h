@@ -8,6 +8,7 @@
 #include "cuda/kernels/codes.h"
 #include "cuda/kernels/linear.h"
 #include "cuda/kernels/products.h"
+#include "cuda/kernels/row_tiles.h"
 #include "cuda/kernels/unroll.h"
 #include "cuda/kernels/weights.h"
 #include "kernels/packed.h"
@@ -24,8 +25,6 @@ namespace quire::cuda {
 // The bits are those of LinearOfRows: the steps, their order and the ranges are the same, and a product of a warpgroup has the
 // bits of multiply_bf16().
 //
-// With `partials`, blocks z = 0 .. kSplits - 1 have one range each and leave its sums there, [kSplits][rows][outputs], for
-// FinishSums. Otherwise a block does all of them.
 // kHalves: groups are 16 inputs, so that each half of a block is multiplied for itself, with zeros in place of the other.
 template <Codes kCodes, bool kHalves, ScaleForm kForm>
 struct LinearOfManyRows {
@@ -47,16 +46,13 @@ struct LinearOfManyRows {
   // chunk when another has the next but one.
   static constexpr int kSumsAt = kStages * kStageBytes, kChunkSums = kChunkBlocks * kParts * kColumns;
   static constexpr int kSharedBytes = kSumsAt + (kScaled ? 3 * kChunkSums * 4 : 0);
-  static constexpr int kTileFloats = kPanels * kPanel + 8;  // of a row of results in shared memory
-  static_assert(kColumns * kTileFloats * 4 <= kSumsAt);
+  static_assert(kColumns * kTileFloats<kPanels> * 4 <= kSumsAt);
   static constexpr int kRowsPerPass = kThreads / 8;
   static constexpr int kPasses = (kColumns + kRowsPerPass - 1) / kRowsPerPass;
   static constexpr int kPieces = kPanelBytes / 16, kPiecesPerLane = (kPieces + 31) / 32;
-  static constexpr int kRowTilesTogether = 16;  // blocks that run together share weights and inputs
 
   LinearWork work;
-  Global<float> partials;  // or nullptr
-  int32_t panel_tiles, row_tiles;
+  RowTiles tiles;
 
   // Of codes that lanes read in lines of 64 bytes, a lane's i has so many neighbouring ones; 0: others, which stay as they are.
   static constexpr int kLines = kCodes == Codes::kBf16   ? 4
@@ -125,23 +121,18 @@ struct LinearOfManyRows {
   }
 
   DEVICE void operator()() const {
-    // Neighbouring blocks share panels and rows: kRowTilesTogether row tiles for each panel tile.
-    const int together = kRowTilesTogether * panel_tiles, first = block_x() / together * kRowTilesTogether;
-    const int tiles = row_tiles - first < kRowTilesTogether ? row_tiles - first : kRowTilesTogether;
-    int panel = block_x() % together / tiles * kPanels;
-    const int row_begin = (first + block_x() % together % tiles) * kColumns;
-    const int panel_of_all = panel;
-    const LinearMatrix& m = find_matrix(work, panel, kPanels);
+    RowTile tile = tile_of_block<kPanels, kColumns>(tiles);
+    const LinearMatrix& m = find_matrix(work, tile.panel, kPanels);
     const WeightShape& w = m.w;
     const int g = lane() / 4, i = lane() % 4;
-    const int own = panel + warp(), panels = panels_of(w);
+    const int own = tile.panel + warp(), panels = panels_of(w);
     const auto own_panel = m.data + static_cast<ptrdiff_t>(own < panels ? own : 0) * w.panel_bytes;
 
     Copies copies;
     copies.row = thread() / 8, copies.first_piece = thread() % 8;
-    copies.rows = work.rows - row_begin, copies.blocks = w.blocks;
+    copies.rows = work.rows - tile.row, copies.blocks = w.blocks;
     copies.pass_bytes = static_cast<ptrdiff_t>(kRowsPerPass) * work.x.stride;
-    copies.x = work.x.data + (static_cast<ptrdiff_t>(row_begin + copies.row) * work.x.stride + copies.first_piece * 16);
+    copies.x = work.x.data + (static_cast<ptrdiff_t>(tile.row + copies.row) * work.x.stride + copies.first_piece * 16);
     if (copies.row >= copies.rows) copies.x = work.x.data;  // and every copy of it is invalid
     copies.x_to = copies.row * 128 + (copies.first_piece ^ copies.row % 8) * 16;
     copies.codes = own_panel + (w.codes + 16 * lane());
@@ -158,16 +149,14 @@ struct LinearOfManyRows {
     const bool minima = kScaled && minima_of(w);
 
     // The ranges of this block, and its chunks.
-    const int range_first = partials != nullptr ? block_z() : 0;
-    const int range_end = partials != nullptr ? range_first + 1 : kSplits;
-    const int begin = range_begin(w.blocks, range_first) / kChunkBlocks;
-    const int end = (range_begin(w.blocks, range_end) + kChunkBlocks - 1) / kChunkBlocks;
+    const int begin = range_begin(w.blocks, tile.range_begin) / kChunkBlocks;
+    const int end = (range_begin(w.blocks, tile.range_end) + kChunkBlocks - 1) / kChunkBlocks;
 
     int stage = 0, next_stage = kStages - 1;
     // Sums of inputs: thread t has those of block t / kColumns of a chunk, row t % kColumns.
     Words<2> next_sums{};
     const auto load_sums = [&](int chunk) {
-      const int block = chunk * kChunkBlocks + thread() / kColumns, row = row_begin + thread() % kColumns;
+      const int block = chunk * kChunkBlocks + thread() / kColumns, row = tile.row + thread() % kColumns;
       next_sums = {};
       if (minima && chunk < end && block < w.blocks && row < work.rows)
         next_sums = load<2>(work.x.data +
@@ -304,7 +293,7 @@ struct LinearOfManyRows {
     };
 
     int chunk = begin;
-    for (int range = range_first; range < range_end; ++range) {
+    for (int range = tile.range_begin; range < tile.range_end; ++range) {
       const int stop = (range_begin(w.blocks, range + 1) + kChunkBlocks - 1) / kChunkBlocks;
       if (chunk >= stop) continue;
       bool adds = false;
@@ -330,34 +319,7 @@ struct LinearOfManyRows {
       }
     }
 
-    // Through shared memory, so that neighbouring threads store neighbouring outputs, and the code that finishes one is there once.
-    sync_block();
-    const auto tile = shared<float>(0);
-    UNROLL
-    for (int n = 0; n < kColumns / 2; n += 4) {
-      UNROLL
-      for (int e = 0; e < 2; ++e)
-        store(tile + ((n / 4 * 8 + 2 * i + e) * kTileFloats + warp() * kPanel + 2 * g),
-              Words<2>{{float_bits(total[n + e]), float_bits(total[n + 2 + e])}});
-    }
-    sync_block();
-    const int rows = work.rows - row_begin < kColumns ? work.rows - row_begin : kColumns;
-    const LinearPart part{m.data, nullptr, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows};
-    // A thread has four outputs of every eighth row.
-    constexpr int kFours = kPanels * kPanel / 4, kRowsTogether = kThreads / kFours;
-    const int column = 4 * (thread() % kFours);
-    UNROLL_BY_4
-    for (int row = thread() / kFours; row < rows; row += kRowsTogether) {
-      const Words<4> values = load<4>(tile + (row * kTileFloats + column));
-      if (partials != nullptr) {
-        store(partials + ((static_cast<ptrdiff_t>(block_z()) * work.rows + row_begin + row) *
-                              (panel_tiles * kPanels * kPanel) +
-                          panel_of_all * kPanel + column),
-              values);
-      } else {
-        finish_outputs(m, part, row_begin + row, panel * kPanel + column, values);
-      }
-    }
+    write_tile<kPanels, kColumns, kThreads>(work, m, tiles, tile, total, [] { sync_block(); });
   }
 };
 

@@ -56,7 +56,7 @@ LaunchShape tiles_shape(const LinearLaunch& launch) {
 // Clocks that a block of LinearOfTiles takes for 32 inputs if each scheduler has two warps, because it has eight or shares a
 // processor with another; and if each has one. A warp issues about 180 instructions for 32 products of matrices, which take about 200 clocks.
 inline constexpr int64_t kPairedClocks = 400, kAloneClocks = 280;
-// Instructions of a warp of LinearOfRows for 32 inputs by 32 rows.
+// Instructions of a warp of LinearOfRows for 32 inputs by 32 rows: not counted, but estimated from its loop.
 inline constexpr int64_t kRowsInstructions = 95;
 
 // Estimates, in clocks for 32 inputs.

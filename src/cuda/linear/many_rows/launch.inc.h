@@ -19,24 +19,20 @@ inline bool splits_ranges(int64_t tiles, int64_t chunks, int64_t processors) {
 
 template <class Kernel>
 void launch_tiles_of_rows(Stream& stream, const LinearLaunch& launch) {
-  int panel_tiles = 0;
-  for (int k = 0; k < launch.work.count; ++k) {
-    const int panels = (launch.work.matrices[k].w.rows + kPanel - 1) / kPanel;
-    panel_tiles += (panels + Kernel::kPanels - 1) / Kernel::kPanels;
-  }
+  const int panels = panel_tiles(launch.work, Kernel::kPanels);
   const int row_tiles = (launch.usual_rows + Kernel::kColumns - 1) / Kernel::kColumns;
-  const int outputs = panel_tiles * Kernel::kPanels * kPanel;
+  const int outputs = panels * Kernel::kPanels * kPanel;
   const size_t partial_bytes =
       sizeof(float) * kSplits * static_cast<size_t>(launch.usual_rows) * static_cast<size_t>(outputs);
   const int chunks = launch.work.matrices[0].w.blocks / Kernel::kChunkBlocks;
-  const bool split = splits_ranges(panel_tiles * row_tiles, chunks, stream.facts().processors) &&
-                     partial_bytes <= stream.scratch_bytes();
+  const bool split =
+      splits_ranges(panels * row_tiles, chunks, stream.facts().processors) && partial_bytes <= stream.scratch_bytes();
   const auto partials = split ? reinterpret_cast<float*>(stream.scratch()) : nullptr;
-  stream.launch({.x = panel_tiles * row_tiles,
+  stream.launch({.x = panels * row_tiles,
                  .z = split ? kSplits : 1,
                  .threads = Kernel::kThreads,
                  .shared_bytes = Kernel::kSharedBytes},
-                Kernel{launch.work, partials, panel_tiles, row_tiles});
+                Kernel{launch.work, {partials, panels, row_tiles}});
   if (!split) return;
   stream.launch({.x = (outputs / 4 + FinishSums::kThreads - 1) / FinishSums::kThreads,
                  .y = launch.usual_rows,

@@ -1,0 +1,80 @@
+// What linears of many rows share: which outputs and rows a block of threads has, and how it writes their sums.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/linear.h"
+#include "cuda/kernels/unroll.h"
+#include "kernels/packed.h"
+
+namespace quire::cuda {
+
+// A launch has panel_tiles x row_tiles blocks. With partials, blocks z = 0 .. kSplits - 1 have one range each and leave its sums
+// there, [kSplits][rows][outputs of all matrices], for FinishSums. Otherwise a block has all ranges.
+struct RowTiles {
+  Global<float> partials;  // or nullptr
+  int32_t panel_tiles, row_tiles;
+};
+
+// A block's first panel, in its matrix and in all of them, its first row, and its ranges.
+struct RowTile {
+  int panel, panel_of_all, row, range_begin, range_end;
+};
+
+// Neighbouring blocks share panels and rows: kRowTilesTogether row tiles for each panel tile. panel: of all matrices.
+template <int kPanels, int kColumns>
+DEVICE RowTile tile_of_block(const RowTiles& all) {
+  constexpr int kRowTilesTogether = 16;
+  const int together = kRowTilesTogether * all.panel_tiles, first = block_x() / together * kRowTilesTogether;
+  const int tiles = all.row_tiles - first < kRowTilesTogether ? all.row_tiles - first : kRowTilesTogether;
+  RowTile tile;
+  tile.panel = tile.panel_of_all = block_x() % together / tiles * kPanels;
+  tile.row = (first + block_x() % together % tiles) * kColumns;
+  tile.range_begin = all.partials != nullptr ? block_z() : 0;
+  tile.range_end = all.partials != nullptr ? tile.range_begin + 1 : kSplits;
+  return tile;
+}
+
+// Floats of a row of results in shared memory.
+template <int kPanels>
+inline constexpr int kTileFloats = kPanels* kPanel + 8;
+
+// total: as multiply_bf16_wide() leaves it, of a warp for each panel. The results go through shared memory, which must be free
+// once all of these kThreads threads have met; so a thread has four neighbouring outputs, of every so many rows. meet(): a barrier
+// of these threads, and of no others.
+template <int kPanels, int kColumns, int kThreads, class Meet>
+DEVICE void write_tile(const LinearWork& work, const LinearMatrix& m, const RowTiles& all, const RowTile& at,
+                       const float (&total)[kColumns / 2], const Meet& meet) {
+  constexpr int kPitch = kTileFloats<kPanels>;
+  const int g = lane() / 4, i = lane() % 4;
+  meet();
+  const auto results = shared<float>(0);
+  UNROLL
+  for (int n = 0; n < kColumns / 2; n += 4) {
+    UNROLL
+    for (int e = 0; e < 2; ++e)
+      store(results + ((n / 4 * 8 + 2 * i + e) * kPitch + warp() * kPanel + 2 * g),
+            Words<2>{{float_bits(total[n + e]), float_bits(total[n + 2 + e])}});
+  }
+  meet();
+  const int rows = work.rows - at.row < kColumns ? work.rows - at.row : kColumns;
+  const LinearPart part{m.data, nullptr, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows};
+  constexpr int kFours = kPanels * kPanel / 4, kRowsTogether = kThreads / kFours;
+  const int column = 4 * (thread() % kFours);
+  UNROLL_BY_4
+  for (int row = thread() / kFours; row < rows; row += kRowsTogether) {
+    const Words<4> values = load<4>(results + (row * kPitch + column));
+    if (all.partials != nullptr) {
+      store(all.partials +
+                ((static_cast<ptrdiff_t>(block_z()) * work.rows + at.row + row) * (all.panel_tiles * kPanels * kPanel) +
+                 at.panel_of_all * kPanel + column),
+            values);
+    } else {
+      finish_outputs(m, part, at.row + row, at.panel * kPanel + column, values);
+    }
+  }
+}
+
+}  // namespace quire::cuda
