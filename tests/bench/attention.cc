@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/team.h"
+#include "bench/device_bench.h"
 #include "engine/device.h"
 #include "ops/backend.h"
 #include "ops/cpu/cpu_backend.h"
@@ -184,11 +185,4 @@ int run(std::span<char* const> args) {
 }  // namespace
 }  // namespace quire
 
-int main(int count, char** arguments) {
-  try {
-    return quire::run({arguments, static_cast<size_t>(count)});
-  } catch (const quire::Error& error) {
-    std::fprintf(stderr, "bench_attention: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int count, char** arguments) { return quire::run_bench(count, arguments, quire::run); }

@@ -5,6 +5,7 @@
 // DEVICE: as for --device (cuda); TYPE: as GGUF writes it (BF16, Q4_0). Prints, for the linears of a layer of Llama's 8B shape, or of
 // another, the time of a call, the bytes of weights per second and the products. Weights take turns, so that they come from memory. Then
 // compares rows that were computed one by one with the same rows in steps of 8, 64 and 300, bit for bit.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +20,7 @@
 #include "base/error.h"
 #include "base/team.h"
 #include "base/tensor_type.h"
+#include "bench/device_bench.h"
 #include "engine/device.h"
 #include "ops/backend.h"
 #include "ops/cpu/cpu_backend.h"
@@ -218,11 +220,4 @@ int run(std::span<char* const> args) {
 }  // namespace
 }  // namespace quire
 
-int main(int count, char** arguments) {
-  try {
-    return quire::run({arguments, static_cast<size_t>(count)});
-  } catch (const quire::Error& error) {
-    std::fprintf(stderr, "bench_linear: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int count, char** arguments) { return quire::run_bench(count, arguments, quire::run); }

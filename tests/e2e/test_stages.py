@@ -3,18 +3,8 @@
 import pytest
 
 from conftest import GOLDEN, Server, quire, quire_json
+from test_ranks import answer, model  # noqa: F401 (a fixture)
 from test_server import post
-
-
-@pytest.fixture(scope="module")
-def model(tiny):
-    return tiny("q4_k")
-
-
-def answer(model, *flags):
-    done = quire("run", "-m", model, "-p", "A prompt", "-n", "24", "--raw", "-s", "3", *flags)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_the_answer_is_that_of_one_stage(model):

@@ -23,6 +23,7 @@
 #include "unit/engine/drafters.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/seeded_request.h"
+#include "unit/engine/several_ranks.h"
 #include "unit/engine/tiny_engine.h"
 #include "unit/ops/thread_group.h"
 
@@ -37,12 +38,8 @@ using testing::random_tokens;
 using testing::ThreadGroup;
 
 EngineOptions process_options(std::string model) {
-  EngineOptions o;
-  o.model = std::move(model);
+  EngineOptions o = testing::small_options(std::move(model));
   o.threads = 1;
-  o.max_num_seqs = 4;
-  o.max_num_batched_tokens = 64;
-  o.max_model_len = 128;
   o.kv_cache_bytes = size_t{8} << 20;
   return o;
 }
@@ -131,29 +128,14 @@ TEST_P(ProcessKinds, HaveTheLogitsOfOneAsStages) {
 INSTANTIATE_TEST_SUITE_P(All, ProcessKinds, ::testing::ValuesIn(testing::kGoldenKinds),
                          [](const auto& info) { return std::string(info.param); });
 
-std::vector<Request> some_requests() {
-  std::vector<Request> requests;
-  for (unsigned i = 0; i < 5; ++i) {
-    Request r = seeded_request(random_tokens(i % 3, 20 + 9 * static_cast<int>(i)), 12);
-    r.sampling.temperature = i % 2 == 0 ? 0.0f : 0.8f;
-    r.sampling.n = i == 4 ? 2 : 1;
-    requests.push_back(std::move(r));
-  }
-  return requests;
-}
-
 void expect_answers_of_one_process(const EngineOptions& o, int ranks = 3, Share share = Share::kOutputs) {
   Engine one(o);
-  const auto expected = answers_together(one, some_requests());
   Processes processes(ranks, o, share);
   processes.start();
   {
     Engine several(processes.of(0));
     EXPECT_EQ(share == Share::kLayers ? several.info().stages : several.info().ranks, ranks);
-    const auto got = answers_together(several, some_requests());
-    for (size_t i = 0; i < expected.size(); ++i) {
-      for (size_t choice = 0; choice < expected[i].size(); ++choice) expect_same(expected[i][choice], got[i][choice]);
-    }
+    testing::expect_same_answers(one, several, std::to_string(ranks) + " processes");
   }
   processes.join();
   EXPECT_EQ(processes.errors(), std::vector<std::string>(static_cast<size_t>(ranks)));
@@ -314,7 +296,7 @@ TEST(Processes, ReplayARecording) {
   o.record = file.string();
   {
     Engine engine(o);
-    answers_together(engine, some_requests());
+    answers_together(engine, testing::mixed_requests());
   }
   const auto with_replay = [&](const EngineOptions& rank, const auto& work) {
     Runtime runtime(rank);

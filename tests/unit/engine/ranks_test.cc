@@ -21,6 +21,7 @@
 #include "unit/engine/drafters.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/seeded_request.h"
+#include "unit/engine/several_ranks.h"
 #include "unit/engine/tiny_engine.h"
 
 namespace quire {
@@ -34,13 +35,9 @@ using testing::random_tokens;
 using testing::same_bits;
 
 EngineOptions rank_options(std::string model, int ranks, int threads = 2) {
-  EngineOptions o;
-  o.model = std::move(model);
+  EngineOptions o = testing::small_options(std::move(model));
   o.tensor_parallel_size = ranks;
   o.threads = threads;
-  o.max_num_seqs = 4;
-  o.max_num_batched_tokens = 64;
-  o.max_model_len = 128;
   return o;
 }
 
@@ -132,47 +129,20 @@ TEST(Ranks, KeepUnitsInOneLayout) {
   }
 }
 
-std::vector<Request> rank_requests() {
-  std::vector<Request> requests;
-  for (unsigned i = 0; i < 6; ++i) {
-    Request r = seeded_request(random_tokens(i % 3, 20 + 9 * static_cast<int>(i)), 12);
-    r.sampling.temperature = i % 2 == 0 ? 0.0f : 0.8f;
-    r.sampling.n = i == 4 ? 2 : 1;
-    if (i == 5) r.sampling.prompt_logprobs = 0;
-    requests.push_back(std::move(r));
-  }
-  return requests;
-}
-
-void expect_answers_of_one(const EngineOptions& a, const EngineOptions& b, const std::string& what) {
-  Engine one(a), several(b);
-  const auto expected = answers_together(one, rank_requests()), got = answers_together(several, rank_requests());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    for (size_t choice = 0; choice < expected[i].size(); ++choice)
-      expect_same(expected[i][choice], got[i][choice], what + ", request " + std::to_string(i));
-  }
-}
-
 TEST(Ranks, AnswerAsOneWithEveryDrafter) {
-  const auto drafted = [](const std::function<void(EngineOptions&)>& change) {
-    EngineOptions o = testing::undrafted_options(4, 128);
-    o.speculate_always = true;
-    change(o);
-    return o;
-  };
   const EngineOptions choices[] = {
-      drafted([](EngineOptions& o) { o.speculative = Speculation::kNgram; }),
-      drafted([](EngineOptions& o) { o.speculative = Speculation::kEarlyExit; }),
-      drafted([](EngineOptions& o) {
+      testing::drafted_options([](EngineOptions& o) { o.speculative = Speculation::kNgram; }),
+      testing::drafted_options([](EngineOptions& o) { o.speculative = Speculation::kEarlyExit; }),
+      testing::drafted_options([](EngineOptions& o) {
         o.speculative = Speculation::kDraft;
         o.draft_model = o.model;
       }),
-      drafted([](EngineOptions& o) { testing::use_mtp(o, "deepseek_v3"); }),
+      testing::drafted_options([](EngineOptions& o) { testing::use_mtp(o, "deepseek_v3"); }),
   };
   for (EngineOptions o : choices) {
     const EngineOptions one = o;
     o.tensor_parallel_size = 3;
-    expect_answers_of_one(one, o, o.model + " drafter " + std::to_string(static_cast<int>(o.speculative)));
+    testing::expect_same_answers(one, o, o.model + " drafter " + std::to_string(static_cast<int>(o.speculative)));
   }
 }
 
@@ -204,7 +174,7 @@ TEST(Ranks, ReplayARecordingOfAnyNumber) {
   o.record = file.string();
   {
     Engine engine(o);
-    answers_together(engine, rank_requests());
+    answers_together(engine, testing::mixed_requests());
   }
   for (const int ranks : {1, 2}) {
     Runtime runtime(o);

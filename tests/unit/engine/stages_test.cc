@@ -18,6 +18,7 @@
 #include "unit/engine/drafters.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/seeded_request.h"
+#include "unit/engine/several_ranks.h"
 #include "unit/engine/tiny_engine.h"
 
 namespace quire {
@@ -25,20 +26,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::all_logits;
-using testing::answers_together;
 using testing::expect_same;
 using testing::random_tokens;
 using testing::same_bits;
 
 EngineOptions stage_options(std::string model, int stages, int micro_batch_rows = 1) {
-  EngineOptions o;
-  o.model = std::move(model);
+  EngineOptions o = testing::small_options(std::move(model));
   o.pipeline_parallel_size = stages;
   o.micro_batch_rows = micro_batch_rows;
-  o.threads = 2;
-  o.max_num_seqs = 4;
-  o.max_num_batched_tokens = 64;
-  o.max_model_len = 128;
   return o;
 }
 
@@ -126,59 +121,32 @@ TEST(Stages, KeepUnitsInOneLayout) {
   }
 }
 
-std::vector<Request> stage_requests() {
-  std::vector<Request> requests;
-  for (unsigned i = 0; i < 6; ++i) {
-    Request r = seeded_request(random_tokens(i % 3, 20 + 9 * static_cast<int>(i)), 12);
-    r.sampling.temperature = i % 2 == 0 ? 0.0f : 0.8f;
-    r.sampling.n = i == 4 ? 2 : 1;
-    if (i == 5) r.sampling.prompt_logprobs = 0;
-    requests.push_back(std::move(r));
-  }
-  return requests;
-}
-
-void expect_answers_without_stages(const EngineOptions& a, const EngineOptions& b, const std::string& what) {
-  Engine one(a), several(b);
-  const auto expected = answers_together(one, stage_requests()), got = answers_together(several, stage_requests());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    for (size_t choice = 0; choice < expected[i].size(); ++choice)
-      expect_same(expected[i][choice], got[i][choice], what + ", request " + std::to_string(i));
-  }
-}
-
 TEST(Stages, AnswerAsOneWithAnyMicroBatches) {
   for (const char* kind : {"mistral", "qwen3_next", "gemma3n_text"}) {
     const std::string path = testing::golden_kind(kind);
     for (const int rows : {1, 4, 1000})
-      expect_answers_without_stages(stage_options(path, 1), stage_options(path, 2, rows), kind + std::to_string(rows));
+      testing::expect_same_answers(stage_options(path, 1), stage_options(path, 2, rows), kind + std::to_string(rows));
   }
 }
 
 TEST(Stages, AnswerAsOneWithEveryDrafter) {
-  const auto drafted = [](const std::function<void(EngineOptions&)>& change) {
-    EngineOptions o = testing::undrafted_options(4, 128);
-    o.speculate_always = true;
-    change(o);
-    return o;
-  };
   EngineOptions recurrent = stage_options(testing::golden_kind("qwen3_next"), 1);
   recurrent.speculate_always = true;
   recurrent.speculative = Speculation::kNgram;  // so that states take in drafts that were right
   const EngineOptions choices[] = {
       recurrent,
-      drafted([](EngineOptions& o) { o.speculative = Speculation::kNgram; }),
-      drafted([](EngineOptions& o) {
+      testing::drafted_options([](EngineOptions& o) { o.speculative = Speculation::kNgram; }),
+      testing::drafted_options([](EngineOptions& o) {
         o.speculative = Speculation::kDraft;
         o.draft_model = o.model;
       }),
-      drafted([](EngineOptions& o) { testing::use_mtp(o, "deepseek_v3"); }),
+      testing::drafted_options([](EngineOptions& o) { testing::use_mtp(o, "deepseek_v3"); }),
   };
   for (EngineOptions o : choices) {
     const EngineOptions one = o;
     o.pipeline_parallel_size = 2;
     o.micro_batch_rows = 2;
-    expect_answers_without_stages(one, o, o.model + " drafter " + std::to_string(static_cast<int>(o.speculative)));
+    testing::expect_same_answers(one, o, o.model + " drafter " + std::to_string(static_cast<int>(o.speculative)));
   }
 }
 

@@ -1,0 +1,64 @@
+// What tests of ranks, stages and processes compare: options of a small engine, requests, and their answers.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "quire/engine.h"
+#include "unit/engine/drafters.h"
+#include "unit/engine/seeded_request.h"
+#include "unit/engine/tiny_engine.h"
+
+namespace quire::testing {
+
+inline EngineOptions small_options(std::string model) {
+  EngineOptions o;
+  o.model = std::move(model);
+  o.threads = 2;
+  o.max_num_seqs = 4;
+  o.max_num_batched_tokens = 64;
+  o.max_model_len = 128;
+  return o;
+}
+
+// Greedy and sampled ones, one with two answers, and one with log-probabilities of its prompt.
+inline std::vector<Request> mixed_requests() {
+  std::vector<Request> requests;
+  for (unsigned i = 0; i < 6; ++i) {
+    Request r = seeded_request(random_tokens(i % 3, 20 + 9 * static_cast<int>(i)), 12);
+    r.sampling.temperature = i % 2 == 0 ? 0.0f : 0.8f;
+    r.sampling.n = i == 4 ? 2 : 1;
+    if (i == 5) r.sampling.prompt_logprobs = 0;
+    requests.push_back(std::move(r));
+  }
+  return requests;
+}
+
+// The engines' answers to mixed_requests().
+inline void expect_same_answers(Engine& one, Engine& several, const std::string& what) {
+  const auto expected = answers_together(one, mixed_requests()), got = answers_together(several, mixed_requests());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    for (size_t choice = 0; choice < expected[i].size(); ++choice)
+      expect_same(expected[i][choice], got[i][choice], what + ", request " + std::to_string(i));
+  }
+}
+
+inline void expect_same_answers(const EngineOptions& a, const EngineOptions& b, const std::string& what) {
+  Engine one(a), several(b);
+  expect_same_answers(one, several, what);
+}
+
+// undrafted_options(), with a change that sets a drafter, which then proposes at every step.
+template <class Change>
+EngineOptions drafted_options(const Change& change) {
+  EngineOptions o = undrafted_options(4, 128);
+  o.speculate_always = true;
+  change(o);
+  return o;
+}
+
+}  // namespace quire::testing
