@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 MODELS = Path(__file__).resolve().parent.parent / "tests/golden/data/models"
-# A device's divergence may be so many times the processor's, or this much in all: random models magnify a rounding here and there.
+# How far a device may be off: so many times the processor's divergence, or this much, because random models magnify single roundings.
 MOST_RATIO, NEGLIGIBLE = 3.0, 2e-4
 
 

@@ -17,7 +17,7 @@ struct DownloadStatus {
   Stage stage = Stage::kDownloading;
   std::string file;                        // that is being downloaded
   std::string digest = {};                 // its SHA-256, or git's SHA-1; empty: not known
-  uint64_t file_done = 0, file_total = 0;  // bytes of it
+  uint64_t file_done = 0, file_total = 0;  // bytes of that file
   uint64_t done = 0, total = 0;            // bytes of all files
 };
 

@@ -108,7 +108,7 @@ struct Decoder::State {
     if (profile) profile->set_layer(layer);
   }
 
-  // The batch, or a part of it: its rows follow `drafts_before` drafted ones.
+  // A batch, or a part of one that has `drafts_before` drafted rows before it.
   void begin(const Batch& batch, int drafts_before = 0) {
     for (size_t g = 0; g < spans.size(); ++g) {
       spans[g].clear();

@@ -134,8 +134,8 @@ struct Weights {
   std::string main_type;      // what most matrix elements have: a type, or a quantization method
 };
 
-// Which matrices are loaded: those of some layers, and of what is before the first layer or after the last if these are among
-// them. The others have their shape, and no data. Vectors are small, and are all loaded.
+// Which matrices are loaded: those of some layers, with the embeddings if the first layer is one of them, and the output if the
+// last is. The others have a shape but no data. Vectors are small and are always loaded.
 struct LoadedLayers {
   LayerRange layers;       // {}: all
   bool embedding = false;  // in any case
@@ -180,7 +180,7 @@ struct WeightTotals {
   uint64_t matrix_bytes = 0;  // the matrices alone
   std::string main_type;      // as Weights::main_type
   ExpertTotals experts;       // part of the bytes
-  // Of matrix_bytes: each layer's; of what is read before the layers, the embedding among it; of what is read after them.
+  // Parts of matrix_bytes: each layer's; what is read before the layers, including the embedding; what is read after them.
   std::vector<uint64_t> layer_bytes;
   uint64_t input_bytes = 0, embedding_bytes = 0, output_bytes = 0;
   PackedMatrix output;  // the output matrix without its data; no rows: the model has none

@@ -38,7 +38,7 @@ class HostCopy {
   HostCopy(HostCopy&& other) noexcept;
   HostCopy& operator=(HostCopy&& other) noexcept;
 
-  // Room for a copy; what was there is lost. The backend must outlive the object, and be the same each time.
+  // Room for a copy; earlier contents are lost. Always for the same backend, which must outlive the object.
   std::span<std::byte> room(Backend& backend, size_t bytes);
 
  private:

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// Throws RankGone in all stages that wait once one has given up (ops/communicator.h).
+// Once a stage has given up, all stages that wait throw RankGone (ops/communicator.h).
 class LocalStages {
  public:
   // widths: floats of a row at each border, of which there is one less than stages. max_rows: of a step. spins: a stage that
@@ -25,8 +25,8 @@ class LocalStages {
   StageLink& of(int stage) const;
   static size_t memory_bytes(std::span<const int> widths, int max_rows);
 
-  // A stage cannot go on with this step: the others' receive() throws RankGone until reset(), which is called when no stage
-  // works.
+  // For a stage that cannot finish this step: receive() then throws RankGone in the others, until reset(), which must be called
+  // while no stage works.
   void give_up();
   void reset();
 

@@ -13,8 +13,8 @@
 namespace quire {
 
 // Every stage has an executor with the cache of its layers, and gets every order. Results are the last stage's, which also has
-// the drafter. A unit or a state is read and written as that of one executor alone, so what is kept of it does not depend on
-// the number of stages.
+// the drafter. Units and states are read and written as if one executor had them, so kept pages do not depend on the
+// number of stages.
 class StagesExecutor final : public Executor {
  public:
   // As LocalExecutor; shape and limits: of the whole model. layers: of each stage. The group must outlive it.

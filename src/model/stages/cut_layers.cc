@@ -44,8 +44,7 @@ std::vector<LayerRange> cut_layers(const ModelConfig& config, const WeightTotals
   if (stages > places)
     throw unsupported(
         "--pipeline-parallel-size is {}, but the model can be cut into at most {} stages: its later layers read keys "
-        "and "
-        "values of earlier ones, or more than the result of the layer before; use at most {}",
+        "and values of earlier ones, or more than the result of the layer before; use at most {}",
         stages, places, places);
 
   // least[n][i]: the most bytes of a stage, at best, if n stages have the layers before cuts[i]; begin[n][i]: where the last of

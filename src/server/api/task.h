@@ -31,7 +31,7 @@ class TaskRun {
     std::exception_ptr failure = nullptr;  // it ended with this
     std::string result = {};               // otherwise: what the task returned
   };
-  News take();  // what is new since the last call
+  News take();  // since the last call
   // The next check() throws this. Does not wait. The first call counts.
   void cancel(std::exception_ptr why);
 

@@ -131,7 +131,7 @@ void BatchQueue::show_counts() {
       tally_ = table_.tally();
       tallied_ = unanswered();
       tally_due_ = false;
-    } catch (const Error&) {  // the disk fails; what is shown is old
+    } catch (const Error&) {  // the disk failed: keep showing the last counts
     }
   }
   BatchCounts& counts = *options_.counts;

@@ -99,7 +99,9 @@ std::string copy(const Models& models, const ApiRequest& request) {
 const ApiDefinition& ollama_pull_api() {
   static const ApiDefinition api{
       .path = "/api/pull",
-      .summary = "Download a model to the server's machine: Ollama's API. Anyone may pull what is served: it is there.",
+      .summary =
+          "Download a model to the server's machine: Ollama's API. Any client may pull a model that is served: it is "
+          "already there.",
       .errors = ErrorShape::kOllama,
       .fields = {{"model", read_any_model, schemas::kText,
                   "as Ollama names models, llama3.2:1b and hf.co/ORG/REPO:QUANT, or as -m does"},
