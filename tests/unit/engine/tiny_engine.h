@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <latch>
 #include <mutex>
 #include <random>
 #include <string>
@@ -58,7 +59,8 @@ inline Answers answers(Engine& engine, const Request& r) {
 }
 inline Answer answer(Engine& engine, const Request& r) { return answers(engine, r)[0]; }
 
-// Submits all requests, calls submitted(i, id) after each, and waits until all choices have ended.
+// Submits all requests, calls submitted(i, id) after each, and waits until all choices have ended. Without `submitted` no step
+// follows the first answer's before all requests are there: on a busy machine they would otherwise come and go one by one.
 inline std::vector<Answers> answers_together(Engine& engine, const std::vector<Request>& requests,
                                              const std::function<void(size_t, RequestId)>& submitted = {}) {
   std::vector<Answers> all;
@@ -69,8 +71,10 @@ inline std::vector<Answers> answers_together(Engine& engine, const std::vector<R
   }
   std::mutex mutex;
   std::condition_variable done;
+  std::latch all_submitted(submitted ? 0 : 1);
   for (size_t i = 0; i < requests.size(); ++i) {
     const RequestId id = engine.submit(requests[i], [&, i](const Output& out) {
+      all_submitted.wait();
       all[i][static_cast<size_t>(out.choice)].add(out);
       if (out.finish == FinishReason::kNone) return;
       const std::lock_guard lock(mutex);
@@ -78,6 +82,7 @@ inline std::vector<Answers> answers_together(Engine& engine, const std::vector<R
     });
     if (submitted) submitted(i, id);
   }
+  if (!submitted) all_submitted.count_down();
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return left == 0; });
   return all;
