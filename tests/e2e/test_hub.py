@@ -750,6 +750,37 @@ def test_a_server_keeps_what_it_serves(hub, home, gguf):
         assert server.stop()[0] == 0
 
 
+def test_a_server_of_several_models_serves_what_it_pulls(hub, home, large, gguf):
+    path = home / "served.gguf"
+    path.write_bytes(gguf)
+    hub.repos["org/tiny"] = Repo({"tiny-Q4_0.gguf": gguf})
+    hub.repos["org/x"] = Repo({"x-Q4_0.gguf": large})
+    hub.add_ollama_model("library/tiny", "1b", gguf)
+    server = Server("--max-model-len", "256", "--memory", "1GiB", "--keep-alive", "1h", models=[f"first={path}"])
+    ollama = f"ollama:{hub.host}/library/tiny:1b"
+
+    def chat(model):
+        status, text = ask(server, "POST", "/v1/completions", {"model": model, "prompt": "a", "max_tokens": 8, "temperature": 0})
+        return json.loads(text)["choices"][0]["text"] if status == 200 else status
+
+    try:
+        answer = chat("first")
+        for name in ("hf.co/org/tiny", ollama):
+            assert chat(name) == 404
+            assert lines_of(ask(server, "POST", "/api/pull", {"model": name})[1])[-1] == {"status": "success"}
+            assert chat(name) == answer
+        listed = json.load(urllib.request.urlopen(server.base + "/api/tags"))["models"]
+        assert {"first:latest", "hf.co/org/tiny:latest", ollama} <= {model["name"] for model in listed}
+        status, text = ask(server, "POST", "/api/pull", {"model": "hf.co/org/x"})
+        assert "not a GGUF file" in lines_of(text)[-1]["error"] and chat("hf.co/org/x") == 404
+        assert ask(server, "DELETE", "/api/delete", {"model": "hf.co/org/tiny"}) == (200, "")
+        assert chat("hf.co/org/tiny") == 404 and not (repo_folder(home) / "snapshots" / COMMIT / "tiny-Q4_0.gguf").exists()
+        assert chat(ollama) == answer
+        assert ask(server, "DELETE", "/api/delete", {"model": "first"})[0] == 400
+    finally:
+        assert server.stop()[0] == 0
+
+
 def test_an_offline_server_pulls_nothing(hub, home, gguf):
     path = home / "served.gguf"
     path.write_bytes(gguf)

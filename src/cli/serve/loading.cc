@@ -15,6 +15,9 @@
 #include "cli/memory/memory_table.h"
 #include "cli/sd_notify.h"
 #include "cli/terminal/load_progress.h"
+#include "engine/memory_plan.h"
+#include "model/checkpoint.h"
+#include "model/registry.h"
 #include "server/api/models.h"
 
 namespace quire {
@@ -37,8 +40,12 @@ std::vector<std::string> adapter_names(const EngineOptions& options) {
 
 }  // namespace
 
-Loading::Loading(std::vector<ModelOrder> orders, EngineOptions common, Server& server)
-    : orders_(std::move(orders)), common_(std::move(common)), server_(server), thread_([this] { run(); }) {}
+Loading::Loading(std::vector<ModelOrder> orders, ModelFlags flags, EngineOptions common, Server& server)
+    : orders_(std::move(orders)),
+      flags_(std::move(flags)),
+      common_(std::move(common)),
+      server_(server),
+      thread_([this] { run(); }) {}
 
 void Loading::run() {
   block_ends();
@@ -50,8 +57,7 @@ void Loading::run() {
       attach_several();
     }
     std::vector<std::string> names;
-    for (size_t model = 0; model < server_.models().size(); ++model)
-      names.push_back(server_.models().list(model).names.names.front());
+    for (const size_t model : server_.models().all()) names.push_back(server_.models().list(model).names.names.front());
     const std::string url = server_.url();
     const bool over_tcp = server_.port() > 0;
     if (is_single(orders_)) names = {orders_.front().engine.model};
@@ -81,6 +87,28 @@ std::unique_ptr<Completer> Loading::load(const ModelOrder& order) {
   return std::make_unique<EngineCompleter>(std::move(engine), read_bandwidth_);
 }
 
+ServedModel Loading::serve(const ModelOrder& order) {
+  ServedModel model{.names = order.names,
+                    .adapters = adapter_names(order.engine),
+                    .pinned = order.pinned,
+                    .keep_alive = order.keep_alive,
+                    .max_model_len = order.max_model_len};
+  model.load = [this, order] {
+    spdlog::info("loading {}", order.names.front());
+    return load(order);
+  };
+  return model;
+}
+
+// If its memory is not free when it is asked for, others are unloaded.
+ServedModel Loading::serve_downloaded(const std::string& name) {
+  ModelOrder order = downloaded_order(name, flags_, common_);
+  const ModelFacts facts = read_model_facts(Checkpoint::open(resolve_model(order.engine.model)), order.engine);
+  const MemoryPlan plan = plan_memory(facts, order.engine, runtime_->machine(model_memory_));
+  order.max_model_len = static_cast<int>(plan.limits.max_positions);
+  return serve(order);
+}
+
 void Loading::load_one() {
   completer_ = load(orders_.front());
   server_.attach(*completer_);
@@ -95,22 +123,13 @@ void Loading::attach_several() {
                         left / kMiB);
     return wanted;
   });
+  model_memory_ = runtime_->memory.left();
   if (!divide_memory(orders_, *runtime_))
     spdlog::info("the models do not fit in memory together: one is unloaded when another is asked for");
   std::vector<ServedModel> models;
-  for (const ModelOrder& order : orders_) {
-    ServedModel model{.names = order.names,
-                      .adapters = adapter_names(order.engine),
-                      .pinned = order.pinned,
-                      .keep_alive = order.keep_alive,
-                      .max_model_len = order.max_model_len};
-    model.load = [this, order] {
-      spdlog::info("loading {}", order.names.front());
-      return load(order);
-    };
-    models.push_back(std::move(model));
-  }
-  server_.attach(std::move(models), read_bandwidth_);
+  for (const ModelOrder& order : orders_) models.push_back(serve(order));
+  server_.attach(std::move(models), read_bandwidth_,
+                 [this](const std::string& name) { return serve_downloaded(name); });
   for (size_t model = 0; model < orders_.size(); ++model) {
     if (!orders_[model].at_start) continue;
     std::promise<void> settled;

@@ -24,7 +24,7 @@ void block_ends();
 class Loading {
  public:
   // common: what several models share: threads, kernels, device, memory, and what is reserved of it for requests.
-  Loading(std::vector<ModelOrder> orders, EngineOptions common, Server& server);
+  Loading(std::vector<ModelOrder> orders, ModelFlags flags, EngineOptions common, Server& server);
 
   bool busy() const { return !ended_ || (!failure_ && server_.models().changing()); }  // a model is being loaded
   void join() { thread_.join(); }
@@ -36,14 +36,18 @@ class Loading {
   void run();
   void load_one();
   void attach_several();
+  ServedModel serve(const ModelOrder& order);
+  ServedModel serve_downloaded(const std::string& name);
   std::unique_ptr<Completer> load(const ModelOrder& order);
 
   std::vector<ModelOrder> orders_;
+  const ModelFlags flags_;
   const EngineOptions common_;
   Server& server_;
   double read_bandwidth_ = 0;
   std::shared_ptr<Runtime> runtime_;  // of several models
   MemoryBudget::Share request_memory_;
+  size_t model_memory_ = 0;               // for all models
   std::unique_ptr<Completer> completer_;  // of one model
   std::exception_ptr failure_;
   std::atomic<bool> ended_{false};

@@ -108,6 +108,30 @@ std::vector<ModelOrder> read_preset(const std::string& path, const EngineOptions
   return orders;
 }
 
+EngineOptions for_each_model(const EngineOptions& common) {
+  EngineOptions each = common;
+  each.memory_bytes = 0;  // --memory is for all together
+  each.reserved_bytes = common.constraint_bytes;
+  return each;
+}
+
+// If the model is named by where it is downloaded.
+void find_files(ModelOrder& order, bool offline) {
+  auto local = local_copy(order.engine.model, {.offline = offline});
+  if (!local) return;
+  order.engine.model = std::move(local->path);
+  if (order.names.empty()) order.names = std::move(local->names);
+}
+
+// One within that of the command line.
+void give_cache_folder(ModelOrder& order) {
+  std::string& folder = order.engine.cache_dir;
+  if (folder.empty()) return;
+  std::string own = order.names.front();
+  std::ranges::replace(own, '/', '_');
+  folder = (std::filesystem::path(folder) / own).string();
+}
+
 // Gives each model what it wishes for, or an equal part of what the others leave. wishes: as bytes; becomes what each gets.
 void divide(std::vector<size_t*> wishes, size_t bytes) {
   std::ranges::sort(wishes, {}, [](const size_t* wish) { return *wish; });
@@ -142,9 +166,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
 }
 
 std::vector<ModelOrder> read_model_orders(const ModelFlags& flags, const EngineOptions& common, bool offline) {
-  EngineOptions each = common;
-  each.memory_bytes = 0;  // --memory is for all together
-  each.reserved_bytes = common.constraint_bytes;
+  const EngineOptions each = for_each_model(common);
   std::vector<ModelOrder> orders;
   for (const std::string& model : flags.models) orders.push_back(named_order(model, each));
   if (!flags.preset.empty()) {
@@ -153,10 +175,7 @@ std::vector<ModelOrder> read_model_orders(const ModelFlags& flags, const EngineO
   if (orders.empty()) throw CLI::RequiredError("--model or --models-preset");
   for (ModelOrder& order : orders) {
     if (!order.keep_alive) order.keep_alive = read_keep_alive(flags.keep_alive);
-    if (auto local = local_copy(order.engine.model, {.offline = offline})) {
-      order.engine.model = std::move(local->path);
-      if (order.names.empty()) order.names = std::move(local->names);
-    }
+    find_files(order, offline);
   }
   orders.front().at_start = true;
   if (is_single(orders)) {
@@ -178,13 +197,21 @@ std::vector<ModelOrder> read_model_orders(const ModelFlags& flags, const EngineO
         throw CLI::ValidationError(flag,
                                    "with several models, each needs a file of its own; set it in --models-preset");
     }
-    if (!order.engine.cache_dir.empty()) {
-      std::string folder = order.names.front();
-      std::ranges::replace(folder, '/', '_');
-      order.engine.cache_dir = (std::filesystem::path(order.engine.cache_dir) / folder).string();
-    }
+    give_cache_folder(order);
   }
   return orders;
+}
+
+ModelOrder downloaded_order(const std::string& name, const ModelFlags& flags, const EngineOptions& common) {
+  ModelOrder order{.names = {}, .engine = for_each_model(common), .keep_alive = read_keep_alive(flags.keep_alive)};
+  EngineOptions& engine = order.engine;
+  engine.model = name;
+  engine.adapters.clear();  // these belong to the model of the command line
+  engine.record.clear();
+  engine.trace_out.clear();
+  find_files(order, true);
+  give_cache_folder(order);
+  return order;
 }
 
 bool is_single(const std::vector<ModelOrder>& orders) { return orders.size() == 1 && !orders.front().keep_alive; }

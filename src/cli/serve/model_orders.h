@@ -41,6 +41,9 @@ struct ModelOrder {
 // names the file and the section, and Error.
 std::vector<ModelOrder> read_model_orders(const ModelFlags& flags, const EngineOptions& common, bool offline);
 
+// A model that a client had downloaded, named as -m would, under the same flags. Nothing is downloaded.
+ModelOrder downloaded_order(const std::string& name, const ModelFlags& flags, const EngineOptions& common);
+
 // Whether one model is to be served that stays loaded. Then nothing below counts.
 bool is_single(const std::vector<ModelOrder>& orders);
 

@@ -215,7 +215,7 @@ void serve(ServeFlags flags) {
   spdlog::info("listening at {}, loading {}", fmt::join(server->urls(), ", "), orders.front().engine.model);
   EngineLoss loss(*server);
   orders.front().engine.on_lost = [&loss](std::string_view why) { loss.happens(why); };
-  Loading loading(std::move(orders), flags.engine, *server);
+  Loading loading(std::move(orders), flags.models, flags.engine, *server);
   server->run();
   loss.server_ends();
   if (loading.busy()) {

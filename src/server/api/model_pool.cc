@@ -28,11 +28,16 @@ std::exception_ptr pool_ended() { return std::make_exception_ptr(no_resource("th
 }  // namespace
 
 ModelPool::ModelPool(std::vector<PooledModel> models) {
-  for (PooledModel& model : models) {
-    const ModelState state = model.loaded ? ModelState::kLoaded : ModelState::kUnloaded;
-    entries_.push_back({.model = std::move(model), .state = state});
-  }
+  for (PooledModel& model : models) add(std::move(model));
   thread_ = std::thread([this] { run(); });
+}
+
+size_t ModelPool::add(PooledModel model) {
+  const std::lock_guard lock(mutex_);
+  const size_t index = entries_.size();
+  const ModelState state = model.loaded ? ModelState::kLoaded : ModelState::kUnloaded;
+  entries_.push_back({.model = std::move(model), .index = index, .state = state});
+  return index;
 }
 
 ModelPool::~ModelPool() {
@@ -195,8 +200,8 @@ void ModelPool::unload(Lock& lock, Entry& entry) {
   if (entry.model.unload) entry.model.unload();
   lock.lock();
   entry.state = ModelState::kUnloaded;
-  const auto model = static_cast<size_t>(&entry - entries_.data());
-  if (!entry.waiting.empty() && std::ranges::find(orders_, model) == orders_.end()) orders_.push_back(model);
+  if (!entry.waiting.empty() && std::ranges::find(orders_, entry.index) == orders_.end())
+    orders_.push_back(entry.index);
 }
 
 bool ModelPool::expired(const Entry& entry, Clock::time_point now) const {

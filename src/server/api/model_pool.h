@@ -69,6 +69,8 @@ class ModelPool {
   using Settled = std::function<void(Lease lease, std::exception_ptr failure)>;
 
   explicit ModelPool(std::vector<PooledModel> models);
+  // Returns its index: the number of models before it.
+  size_t add(PooledModel model);
   // stop(), then unloads all models.
   ~ModelPool();
   ModelPool(const ModelPool&) = delete;
@@ -93,6 +95,7 @@ class ModelPool {
  private:
   struct Entry {
     PooledModel model;
+    size_t index;
     ModelState state = ModelState::kUnloaded;
     int users = 0;
     bool leaving = false;  // loaded, but takes no new users
@@ -113,7 +116,7 @@ class ModelPool {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Entry> entries_;
+  std::deque<Entry> entries_;  // entries keep their places while others are added
   std::deque<size_t> orders_;  // models that are waited for and not being loaded yet
   bool stopping_ = false;
   std::thread thread_;

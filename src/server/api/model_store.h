@@ -1,4 +1,4 @@
-// Models on the disk of the server's machine that clients may download and delete. What is served does not depend on it.
+// Models on the disk of the server's machine that clients may download and delete.
 #pragma once
 
 #include <cstdint>

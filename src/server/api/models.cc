@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -44,48 +46,99 @@ void check_distinct(const ServedNames& names, const std::vector<std::string>& ad
   }
 }
 
+constexpr size_t kMostModels = 1024;  // all that were ever served
+
 }  // namespace
 
-Models::Models(std::vector<ServedModel> models, const ServiceOptions& options, double read_bandwidth)
+Models::Models(std::vector<ServedModel> models, const ServiceOptions& options, double read_bandwidth,
+               ServeDownloaded downloaded)
     : options_(options),
       metrics_(std::make_unique<Metrics>(options.metrics_prefix, read_bandwidth, options.spans, options.kv_events,
                                          options.batches)),
-      admission_(std::make_shared<Admission>(options.max_running + options.max_queue, options.several_tenants)) {
-  assert(!models.empty());
+      admission_(std::make_shared<Admission>(options.max_running + options.max_queue, options.several_tenants)),
+      downloaded_(std::move(downloaded)),
+      first_feed_(std::make_unique<LiveFeed>([this] { return look_at_first(); })) {
+  assert(!models.empty() && models.size() <= kMostModels);
   options_.model_names.clear();
+  entries_.reserve(kMostModels);
   std::vector<PooledModel> pooled;
   for (ServedModel& model : models) {
     assert(model.completer || (model.load && !model.names.empty()));
-    std::vector<std::string> fallback;
-    if (model.completer) fallback = default_names(model.completer->info().name);
-    Entry& entry = *entries_.emplace_back(
-        std::make_unique<Entry>(ServedNames::parse(model.names, fallback), model.completer != nullptr));
-    entry.adapters = model.completer ? names_of(model.completer->adapters()) : std::move(model.adapters);
-    for (const auto& other : entries_) check_distinct(entry.names, entry.adapters, other->names, other->adapters);
-    entry.created = unix_seconds();
-    entry.max_model_len = model.max_model_len;
-    pooled.push_back({.loaded = model.completer != nullptr,
-                      .pinned = model.pinned || model.completer,
-                      .keep_alive = model.keep_alive});
-    if (model.completer) {
-      begin(entry, *model.completer);
-      continue;
-    }
-    pooled.back().load = [this, &entry, load = std::move(model.load)] {
-      entry.owned = load();
-      begin(entry, *entry.owned);
-    };
-    pooled.back().unload = [this, &entry] { end(entry); };
+    pooled.push_back(enter(model, {}));
+    count_ = entries_.size();
+    if (model.completer) begin(*entries_.back(), *model.completer);
   }
-  for (size_t model = 0; model < entries_.size(); ++model)
-    feeds_.push_back(std::make_unique<LiveFeed>([this, model] { return look(model); }));
-  feeds_.push_back(std::make_unique<LiveFeed>([this] { return look_at_first(); }));
   pool_ = std::make_unique<ModelPool>(std::move(pooled));
 }
 
 Models::~Models() = default;
 
-void Models::begin(Entry& entry, Completer& completer) {
+PooledModel Models::enter(ServedModel& model, std::string stored) const {
+  std::vector<std::string> fallback;
+  if (model.completer) fallback = default_names(model.completer->info().name);
+  auto owner = std::make_unique<Entry>(ServedNames::parse(model.names, fallback), model.completer != nullptr);
+  Entry& entry = *owner;
+  entry.adapters = model.completer ? names_of(model.completer->adapters()) : std::move(model.adapters);
+  check_distinct(entry.names, entry.adapters, entry.names, entry.adapters);
+  for (const size_t other : all())
+    check_distinct(entry.names, entry.adapters, entries_[other]->names, entries_[other]->adapters);
+  entry.stored = std::move(stored);
+  entry.created = unix_seconds();
+  entry.max_model_len = model.max_model_len;
+  entry.feed = std::make_unique<LiveFeed>([this, index = entries_.size()] { return look(index); });
+  entries_.push_back(std::move(owner));
+  PooledModel pooled{
+      .loaded = model.completer != nullptr, .pinned = model.pinned || model.completer, .keep_alive = model.keep_alive};
+  if (model.completer) return pooled;
+  pooled.load = [this, &entry, load = std::move(model.load)] {
+    if (entry.withdrawn) throw not_found("{} is not served any more", quote(entry.names.names.front()));
+    entry.owned = load();
+    begin(entry, *entry.owned);
+  };
+  pooled.unload = [this, &entry] { end(entry); };
+  return pooled;
+}
+
+std::vector<size_t> Models::all() const {
+  std::vector<size_t> models;
+  for (size_t model = 0; model < count_; ++model) {
+    if (!entries_[model]->withdrawn) models.push_back(model);
+  }
+  return models;
+}
+
+void Models::add_downloaded(const std::string& asked, const std::string& stored) const {
+  ServedModel model = downloaded_(stored);
+  model.names.emplace_back(untagged(asked));
+  const std::lock_guard claimed(claims_);
+  std::vector<std::string> names;
+  for (const std::string& name : model.names) {
+    if (!is_taken(name) && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  if (names.empty()) return;  // another client's pull was first
+  if (entries_.size() == kMostModels)
+    throw no_resource("this server has had {} models; restart it to serve more", kMostModels);
+  model.names = std::move(names);
+  entries_.erase(entries_.begin() + static_cast<ptrdiff_t>(count_), entries_.end());  // of one that failed below
+  PooledModel pooled = enter(model, stored);
+  pool_->add(std::move(pooled));
+  count_ = entries_.size();
+}
+
+void Models::withdraw(size_t model, const std::function<void()>& check) const {
+  constexpr std::chrono::milliseconds kPause{20};
+  entries_[model]->withdrawn = true;
+  {
+    const std::lock_guard lock(aliases_mutex_);
+    std::erase_if(aliases_, [&](const auto& alias) { return alias.second == model; });
+  }
+  for (pool_->unload(model); pool_->state(model) != ModelState::kUnloaded; std::this_thread::sleep_for(kPause)) {
+    check();
+    if (pool_->state(model) == ModelState::kLoaded) pool_->unload(model);  // its loading had begun
+  }
+}
+
+void Models::begin(Entry& entry, Completer& completer) const {
   const ModelInfo& info = completer.info();
   if (!entry.metrics) entry.metrics = metrics_->add_model(entry.names.names.front(), info);
   entry.service = std::make_unique<Service>(completer, entry.names, options_, entry.metrics, admission_,
@@ -97,11 +150,11 @@ void Models::begin(Entry& entry, Completer& completer) {
   entry.info = std::move(known);
 }
 
-std::unique_lock<std::mutex> Models::claim(const Entry& model, const std::string& adapter) {
+std::unique_lock<std::mutex> Models::claim(const Entry& model, const std::string& adapter) const {
   std::unique_lock lock(claims_);
   if (find_alias(adapter))
     throw bad_request("lora_name", "{} is an alias of a model; choose another", describe(Json(adapter)));
-  for (size_t other = 0; other < entries_.size(); ++other) {
+  for (const size_t other : all()) {
     if (entries_[other].get() == &model) continue;
     const std::vector<std::string> taken = adapters(other);
     if (entries_[other]->names.has(adapter) || std::ranges::find(taken, adapter) != taken.end())
@@ -111,7 +164,7 @@ std::unique_lock<std::mutex> Models::claim(const Entry& model, const std::string
   return lock;
 }
 
-void Models::end(Entry& entry) {
+void Models::end(Entry& entry) const {
   entry.metrics->set(entry.service->stats());
   entry.metrics->unloaded();
   entry.service.reset();
@@ -119,12 +172,13 @@ void Models::end(Entry& entry) {
 }
 
 size_t Models::find(std::string_view name) const {
-  const auto first = [&](const auto& has) {
+  const std::vector<size_t> models = all();
+  const auto first = [&](const auto& has) -> std::optional<size_t> {
     for (const std::string_view asked : {name, untagged(name)}) {
-      for (size_t model = 0; model < entries_.size(); ++model)
+      for (const size_t model : models)
         if (has(model, asked)) return model;
     }
-    return entries_.size();
+    return std::nullopt;
   };
   const auto has_name = [&](size_t model, std::string_view asked) { return entries_[model]->names.has(asked); };
   const auto has_adapter = [&](size_t model, std::string_view asked) {
@@ -133,11 +187,11 @@ size_t Models::find(std::string_view name) const {
   };
   const auto has_alias = [&](size_t model, std::string_view asked) { return find_alias(asked) == model; };
   const auto serves_name = [&](size_t model, std::string_view asked) { return serves(model, asked); };
-  size_t found = first(has_name);
-  if (found == entries_.size()) found = first(has_alias);
-  if (found == entries_.size()) found = first(has_adapter);
-  if (found == entries_.size()) found = first(serves_name);
-  return found == entries_.size() ? 0 : found;
+  std::optional<size_t> found = first(has_name);
+  if (!found) found = first(has_alias);
+  if (!found) found = first(has_adapter);
+  if (!found) found = first(serves_name);
+  return found.value_or(0);
 }
 
 std::vector<std::string> Models::adapters(size_t model) const {
@@ -166,15 +220,20 @@ std::optional<size_t> Models::find_alias(std::string_view name) const {
   return found == aliases_.end() ? std::nullopt : std::optional(found->second);
 }
 
+// Whether it is the name of a model or of an adapter.
+bool Models::is_taken(std::string_view name) const {
+  return std::ranges::any_of(all(), [&](size_t model) {
+    const std::vector<std::string> taken = adapters(model);
+    return entries_[model]->names.has(name) || std::ranges::find(taken, name) != taken.end();
+  });
+}
+
 void Models::add_alias(size_t model, const std::string& alias) const {
   constexpr size_t kMostAliases = 256;
   const std::lock_guard claimed(claims_);
-  for (size_t other = 0; other < entries_.size(); ++other) {
-    const std::vector<std::string> taken = adapters(other);
-    if (entries_[other]->names.has(alias) || std::ranges::find(taken, alias) != taken.end())
-      throw bad_request("destination", "{} is the name of a served model or of an adapter; choose another",
-                        describe(Json(alias)));
-  }
+  if (is_taken(alias))
+    throw bad_request("destination", "{} is the name of a served model or of an adapter; choose another",
+                      describe(Json(alias)));
   const std::lock_guard lock(aliases_mutex_);
   if (aliases_.size() >= kMostAliases && !aliases_.contains(alias))
     throw bad_request("destination", "the server has {} aliases already; delete one of them", kMostAliases);
@@ -199,7 +258,7 @@ ServiceLease Models::try_acquire(size_t model) const { return leased(pool_->try_
 ServiceLease Models::look(size_t model) const { return leased(pool_->peek(model), model); }
 
 ServiceLease Models::look_at_first() const {
-  for (size_t model = 0; model < entries_.size(); ++model) {
+  for (const size_t model : all()) {
     if (ServiceLease lease = look(model)) return lease;
   }
   return {};
@@ -248,7 +307,7 @@ ListedModel Models::list(size_t model) const {
 ApiLimits Models::limits(std::vector<std::string>& names, std::vector<std::string>& prefixes) const {
   const ServiceLease first = look_at_first();
   ApiLimits limits = first ? first->limits() : ApiLimits{};
-  for (size_t model = 0; model < entries_.size(); ++model) {
+  for (const size_t model : all()) {
     const auto& entry = entries_[model];
     names.insert(names.end(), entry->names.names.begin(), entry->names.names.end());
     for (const auto& of_model : {aliases(model), adapters(model)})
@@ -261,7 +320,7 @@ ApiLimits Models::limits(std::vector<std::string>& names, std::vector<std::strin
 }
 
 std::string Models::scrape() const {
-  for (size_t model = 0; model < entries_.size(); ++model) {
+  for (const size_t model : all()) {
     if (const ServiceLease lease = look(model)) entries_[model]->metrics->set(lease->stats(), lease->adapters());
   }
   return metrics_->text();

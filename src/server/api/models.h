@@ -1,6 +1,8 @@
 // The models of a server, each with its names and its engine. Finds the one that a request is for, and has it loaded.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -34,6 +36,10 @@ struct ServedModel {
   int max_model_len = 0;  // as far as is known before it is loaded; 0: not at all
 };
 
+// How to serve a model of the ModelStore; `name` is what pull() returned. Never loaded for good. Throws Error if it cannot be
+// served: its family is unknown, say, or it does not fit into the memory for models.
+using ServeDownloaded = std::function<ServedModel(const std::string& name)>;
+
 // What lists say of a model.
 struct ListedModel {
   const ServedNames& names;
@@ -52,18 +58,31 @@ struct ModelNotLoaded {
   size_t model;
 };
 
-// Thread-safe. A model is named by its index.
+// Thread-safe. A model is named by its index, which no other model gets.
 class Models {
  public:
   // At least one model; the first is the default. Throws Error if two models, or adapters of two, have the same name.
-  Models(std::vector<ServedModel> models, const ServiceOptions& options, double read_bandwidth = 0);
+  // downloaded: nullptr: those that clients download are not served.
+  Models(std::vector<ServedModel> models, const ServiceOptions& options, double read_bandwidth = 0,
+         ServeDownloaded downloaded = nullptr);
   ~Models();
 
-  size_t size() const { return entries_.size(); }
+  std::vector<size_t> all() const;  // in the order in which they came
   // The model that has this name or alias, or an adapter of this name, with or without Ollama's tag ":latest". The default one if
   // none has, which then refuses the request, or if the name is empty. Names win over patterns ("claude-*").
   size_t find(std::string_view name) const;
   bool serves(size_t model, std::string_view name) const { return entries_[model]->names.serves(name); }
+
+  bool serves_downloads() const { return downloaded_ != nullptr; }
+  // Serves a model that was downloaded, also as `asked`. Throws Error: it cannot be served, another model has its names, or there
+  // are too many models.
+  void add_downloaded(const std::string& asked, const std::string& stored) const;
+  // The name that add_downloaded() was given as `stored`; empty: the model came otherwise.
+  const std::string& stored_as(size_t model) const { return entries_[model]->stored; }
+  // Serves it no more, and returns once it is unloaded, after the last answer. check: called several times a second; if it throws,
+  // the model still leaves.
+  void withdraw(size_t model, const std::function<void()>& check) const;
+
   // The adapters of a model: those that it has now, or will have once it is loaded.
   std::vector<std::string> adapters(size_t model) const;
 
@@ -98,9 +117,9 @@ class Models {
 
   const ServiceOptions& options() const { return options_; }
   Metrics& metrics() const { return *metrics_; }
-  std::string scrape() const;                        // metrics, with the engines' current values
-  LiveFeed& feed() const { return *feeds_.back(); }  // of the first model that is loaded
-  LiveFeed& feed(size_t model) const { return *feeds_[model]; }
+  std::string scrape() const;                      // metrics, with the engines' current values
+  LiveFeed& feed() const { return *first_feed_; }  // of the first model that is loaded
+  LiveFeed& feed(size_t model) const { return *entries_[model]->feed; }
   const std::shared_ptr<Admission>& admission() const { return admission_; }
 
  private:
@@ -108,7 +127,10 @@ class Models {
     Entry(ServedNames given, bool stays) : names(std::move(given)), permanent(stays) {}
 
     const ServedNames names;
-    const bool permanent;                    // ServedModel::completer
+    const bool permanent;     // ServedModel::completer
+    std::string stored = {};  // stored_as()
+    std::atomic<bool> withdrawn = false;
+    std::unique_ptr<LiveFeed> feed = nullptr;
     std::vector<std::string> adapters = {};  // ServedModel::adapters
     // While it is loaded; the pool's thread alone changes them.
     std::unique_ptr<Completer> owned = nullptr;
@@ -120,21 +142,27 @@ class Models {
     int max_model_len = 0;
     std::shared_ptr<const ModelInfo> info = nullptr;
   };
-  void begin(Entry& entry, Completer& completer);
-  std::unique_lock<std::mutex> claim(const Entry& model, const std::string& adapter);
+  // Makes the entry of a model and announces it, without its completer.
+  PooledModel enter(ServedModel& model, std::string stored) const;
+  void begin(Entry& entry, Completer& completer) const;
+  std::unique_lock<std::mutex> claim(const Entry& model, const std::string& adapter) const;
+  bool is_taken(std::string_view name) const;
   std::optional<size_t> find_alias(std::string_view name) const;
-  void end(Entry& entry);
+  void end(Entry& entry) const;
   ServiceLease leased(ModelPool::Lease lease, size_t model) const;
 
   ServiceOptions options_;  // without names
   std::unique_ptr<Metrics> metrics_;
   std::shared_ptr<Admission> admission_;
-  std::vector<std::unique_ptr<Entry>> entries_;
-  mutable std::mutex claims_;  // held while a client adds an adapter or an alias
+  const ServeDownloaded downloaded_;
+  // Models are added under `claims_`, within what is reserved: so the first count_ entries can be read without a lock.
+  mutable std::vector<std::unique_ptr<Entry>> entries_;
+  mutable std::atomic<size_t> count_{0};
+  mutable std::mutex claims_;  // held while a client adds a model, an adapter or an alias
   mutable std::mutex aliases_mutex_;
   mutable std::map<std::string, size_t, std::less<>> aliases_;  // guarded by aliases_mutex_
-  std::vector<std::unique_ptr<LiveFeed>> feeds_;  // one for each model, and that of the first that is loaded
-  std::unique_ptr<ModelPool> pool_;               // last: unloads the models
+  std::unique_ptr<LiveFeed> first_feed_;
+  std::unique_ptr<ModelPool> pool_;  // last: unloads the models
 };
 
 }  // namespace quire

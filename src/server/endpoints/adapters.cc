@@ -25,7 +25,7 @@ const ApiField kAdapterName = {"lora_name", read_adapter_name, schemas::kText, "
 
 Reply list_adapters(const Models& models, const GetRequest&) {
   Json list = Json::array();
-  for (size_t model = 0; model < models.size(); ++model) {
+  for (const size_t model : models.all()) {
     for (const std::string& name : models.list(model).adapters)
       list.push_back({{"id", list.size()}, {"name", name}, {"model", models.list(model).names.names.front()}});
   }

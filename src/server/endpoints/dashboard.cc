@@ -49,7 +49,7 @@ Reply dashboard_file(const Models& models, std::string_view name) {
 Reply list_watched(const Models& models, const GetRequest&) {
   require_dashboard(models);
   Json list = Json::array();
-  for (size_t model = 0; model < models.size(); ++model) {
+  for (const size_t model : models.all()) {
     const ListedModel listed = models.list(model);
     list.push_back({{"name", listed.names.names.front()}, {"status", name(listed.state)}});
   }

@@ -78,7 +78,7 @@ std::unique_ptr<Answer> embeddings(ResponseHead head, TokenBytes) { return ollam
 
 Json ollama_list(const Models& models, bool loaded, void (*add)(const OllamaModel&, Json&)) {
   Json list = Json::array();
-  for (size_t i = 0; i < models.size(); ++i) {
+  for (const size_t i : models.all()) {
     const ListedModel model = models.list(i);
     const ServiceLease service = models.look(i);
     if (service || !loaded) add(ollama_model(model, service), list);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -61,12 +62,18 @@ std::string status_line(const std::string& status) { return dump({{"status", sta
 // Its programs pull a model before they use it. What is served is there.
 Task pull(const Models& models, const ApiRequest& request) {
   if (is_served(models, request.model)) return nullptr;
-  return [store = require_store(models, request.model), name = request.model](TaskRun& run) {
+  return [&models, store = require_store(models, request.model), name = request.model](TaskRun& run) {
     const std::string stored = store->pull(
         name, [&](const PullProgress& progress) { run.tell(progress.status, dump(progress_json(progress))); },
         [&] { run.check(); });
     spdlog::info("downloaded {} for a client", describe(Json(stored)));
-    run.tell("", status_line(fmt::format("this server does not serve it yet: start it with -m {}", stored)));
+    if (models.serves_downloads()) {
+      models.add_downloaded(name, stored);
+    } else {
+      run.tell("", status_line(fmt::format("this server serves only the model that it was started with: use -m {}, or "
+                                           "--keep-alive to serve several",
+                                           stored)));
+    }
     return status_line("success");
   };
 }
@@ -76,10 +83,13 @@ std::string say_pulled(const Models&, const ApiRequest&) { return status_line("s
 Task remove(const Models& models, const ApiRequest& request) {
   if (models.remove_alias(request.model) || models.remove_alias(untagged(request.model))) return nullptr;
   const std::string shown = describe(Json(request.model));
-  if (is_served(models, request.model))
-    throw bad_request("model", "{} is served here, so its files stay: stop serving it first", shown);
-  return [store = require_store(models, request.model), name = request.model, shown](TaskRun&) {
-    if (!store->remove(name))
+  std::optional<size_t> served;
+  if (is_served(models, request.model)) served = models.find(request.model);
+  if (served && models.stored_as(*served).empty())
+    throw bad_request("model", "{} was given to this server at its start, so its files stay", shown);
+  return [&models, store = require_store(models, request.model), name = request.model, shown, served](TaskRun& run) {
+    if (served) models.withdraw(*served, [&] { run.check(); });
+    if (!store->remove(served ? models.stored_as(*served) : name))
       throw ApiError(404, fmt::format("model {} not found", shown), "invalid_request_error", "model",
                      "model_not_found");
     spdlog::info("removed {} for a client", shown);
@@ -120,7 +130,8 @@ const ApiDefinition& ollama_pull_api() {
 const ApiDefinition& ollama_delete_api() {
   static const ApiDefinition api{
       .path = "/api/delete",
-      .summary = "Delete an alias, or a model on the server's machine that is not served: Ollama's API.",
+      .summary =
+          "Delete an alias, or a model on the server's machine that the server was not started with: Ollama's API.",
       .method = "DELETE",
       .errors = ErrorShape::kOllama,
       .for_operators = true,

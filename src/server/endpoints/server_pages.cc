@@ -62,7 +62,7 @@ Json codex_model_json(const ListedModel& model, const std::string& name) {
 // For clients of OpenAI (object, data), Anthropic (has_more and ids), and Codex CLI (models).
 Reply list_models(const Models& models, const GetRequest&) {
   Json data = Json::array(), codex = Json::array();
-  for (size_t i = 0; i < models.size(); ++i) {
+  for (const size_t i : models.all()) {
     const ListedModel model = models.list(i);
     for (const std::string& name : model.all_names()) {
       data.push_back(model_json(model, name));

@@ -306,12 +306,12 @@ void Server::attach(Completer& completer) {
   attach(std::move(models), completer.read_bandwidth());
 }
 
-void Server::attach(std::vector<ServedModel> models, double read_bandwidth) {
+void Server::attach(std::vector<ServedModel> models, double read_bandwidth, ServeDownloaded downloaded) {
   ServiceOptions options = state_->options;
   options.needs_key = state_->keys.required();
   options.several_tenants = state_->keys.several_tenants();
   if (state_->files) options.batches = state_->batch_counts;
-  state_->models = std::make_unique<Models>(std::move(models), options, read_bandwidth);
+  state_->models = std::make_unique<Models>(std::move(models), options, read_bandwidth, std::move(downloaded));
   state_->begin_batches();
   state_->context.models.store(state_->models.get(), std::memory_order_release);
 }

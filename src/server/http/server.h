@@ -80,8 +80,8 @@ class Server {
   // once, from any thread.
   void attach(Completer& completer);
   // Likewise with several models, each under its own names; the first is the default. read_bandwidth: of this machine's
-  // memory, in bytes per second; 0: unknown.
-  void attach(std::vector<ServedModel> models, double read_bandwidth = 0);
+  // memory, in bytes per second; 0: unknown. downloaded: as Models takes it.
+  void attach(std::vector<ServedModel> models, double read_bandwidth = 0, ServeDownloaded downloaded = nullptr);
 
   // Serves until stopped. Call once.
   void run();

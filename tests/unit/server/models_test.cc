@@ -117,7 +117,7 @@ TEST_F(TwoModels, AreListed) {
 }
 
 TEST_F(TwoModels, ShareAdmission) {
-  EXPECT_EQ(server_->models().size(), 2u);
+  EXPECT_EQ(server_->models().all().size(), 2u);
   answer("small");
   answer("large");
   EXPECT_TRUE(eventually([&] { return server_->models().admission()->inside() == 0; }));

@@ -45,8 +45,9 @@ struct ScriptedStore final : ModelStore {
   }
   bool remove(const std::string& name) override {
     if (name == "busy") throw invalid("{} is served", name);
-    removed += name == "other";
-    return name == "other";
+    const bool there = name == "other" || name == "ollama:other";
+    removed += there;
+    return there;
   }
 };
 
@@ -205,6 +206,125 @@ TEST(OllamaLibrary, CopiesAModelToAnAlias) {
   for (int i = 1; i < 256; ++i) ASSERT_EQ(copy("scripted", "a" + std::to_string(i)).status, 200);
   EXPECT_EQ(copy("scripted", "one more").status, 400);
   EXPECT_EQ(copy("scripted", "a1").status, 200) << "it is one of them";
+}
+
+// A server of several models, which serves what it downloads, too. Each model answers with its name; "odd" cannot be served.
+class ServingLibrary {
+ public:
+  ServingLibrary() {
+    spdlog::set_level(spdlog::level::off);
+    ServerOptions options;
+    options.port = 0;
+    options.model_store = store;
+    server_ = std::make_unique<Server>(options);
+    std::vector<ServedModel> models;
+    models.push_back(model_named("first"));
+    server_->attach(std::move(models), 0, [](const std::string& name) {
+      if (name == "ollama:odd") throw invalid("the family odd is unknown");
+      return model_named(name);
+    });
+    thread_ = std::thread([this] { server_->run(); });
+  }
+  ~ServingLibrary() {
+    server_->stop();
+    server_->stop();
+    thread_.join();
+  }
+
+  HttpAnswer call(std::string_view method, std::string_view path, const std::string& body) const {
+    return HttpClient(server_->port()).call(method, path, body, "");
+  }
+  HttpAnswer pull(const std::string& name) const { return call("POST", "/api/pull", R"({"model": ")" + name + "\"}"); }
+  HttpAnswer remove(const std::string& name) const {
+    return call("DELETE", "/api/delete", R"({"model": ")" + name + "\"}");
+  }
+  HttpAnswer ask(const std::string& model) const {
+    return call("POST", "/api/chat", chat_body(R"("stream": false, "model": ")" + model + '"'));
+  }
+  std::string answer(const std::string& model) const { return ask(model).json()["message"]["content"]; }
+  std::vector<std::string> tags() const {
+    std::vector<std::string> names;
+    const Json list = call("GET", "/api/tags", "").json();
+    for (const Json& model : list["models"]) names.push_back(model["name"]);
+    return names;
+  }
+  uint16_t port() const { return server_->port(); }
+
+  std::shared_ptr<ScriptedStore> store = std::make_shared<ScriptedStore>();
+
+ private:
+  static ServedModel model_named(const std::string& name) {
+    return {.names = {name}, .load = [name] {
+              auto model = std::make_unique<ScriptedCompleter>();
+              model->answer = name;
+              model->endless = name == "ollama:endless answers";
+              model->token_time = model->endless ? 1ms : 0ms;
+              return model;
+            }};
+  }
+
+  std::unique_ptr<Server> server_;
+  std::thread thread_;
+};
+
+TEST(ServedDownloads, AnswerWithoutARestart) {
+  ServingLibrary library;
+  EXPECT_EQ(library.ask("new:1b").status, 404);
+  const std::vector<Json> lines = library.pull("new:1b").events();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines.back(), Json({{"status", "success"}}));
+  EXPECT_EQ(library.tags(), (std::vector<std::string>{"first:latest", "ollama:new:1b", "new:1b"}));
+  EXPECT_EQ(library.answer("new:1b"), "ollama:new:1b");
+  EXPECT_EQ(library.answer("first"), "first");
+  EXPECT_EQ(library.pull("new:1b").body, R"({"status":"success"})") << "it is served";
+  EXPECT_EQ(library.store->pulled, 1);
+  EXPECT_EQ(library.pull("ollama:new:1b").status, 200);
+  EXPECT_EQ(library.store->pulled, 1);
+  EXPECT_EQ(library.pull("another").status, 200);
+  EXPECT_EQ(library.answer("another:latest"), "ollama:another");
+}
+
+TEST(ServedDownloads, AreRefusedWithTheReason) {
+  ServingLibrary library;
+  const std::vector<Json> lines = library.pull("odd").events();
+  EXPECT_EQ(lines.back(), Json({{"error", "the family odd is unknown"}}));
+  EXPECT_EQ(library.tags(), std::vector<std::string>{"first:latest"});
+  EXPECT_EQ(library.ask("odd").status, 404);
+}
+
+TEST(ServedDownloads, LeaveWhenTheyAreDeleted) {
+  ServingLibrary library;
+  library.pull("other");
+  EXPECT_EQ(library.answer("other"), "ollama:other");
+  EXPECT_EQ(library.call("POST", "/api/copy", R"({"source": "other", "destination": "mine"})").status, 200);
+  EXPECT_EQ(library.answer("mine"), "ollama:other");
+  EXPECT_EQ(library.remove("other").status, 200);
+  EXPECT_EQ(library.store->removed, 1);
+  for (const char* name : {"other", "ollama:other", "mine"}) EXPECT_EQ(library.ask(name).status, 404) << name;
+  EXPECT_EQ(library.tags(), std::vector<std::string>{"first:latest"});
+  EXPECT_EQ(library.remove("other").status, 200) << "the store decides about what is not served";
+  library.pull("other");
+  EXPECT_EQ(library.answer("other"), "ollama:other") << "again";
+  EXPECT_EQ(library.remove("first").status, 400);
+  EXPECT_EQ(library.answer("first"), "first");
+}
+
+TEST(ServedDownloads, AnswerToTheEndBeforeTheyLeave) {
+  ServingLibrary library;
+  library.pull("endless answers");
+  auto client = std::make_unique<HttpClient>(library.port());
+  client->send(HttpClient::request("POST", "/api/chat", chat_body(R"("model": "endless answers")")));
+  ASSERT_TRUE(client->wait_for_bytes(2000));
+  std::atomic<bool> deleted{false};
+  std::thread deleting([&] {
+    EXPECT_EQ(library.remove("endless answers").status, 404) << "the scripted store has no such files";
+    deleted = true;
+  });
+  EXPECT_TRUE(eventually([&] { return library.tags().size() == 1; }));
+  EXPECT_TRUE(client->wait_for_bytes(20'000)) << "it goes on";
+  EXPECT_FALSE(deleted);
+  client.reset();
+  deleting.join();
 }
 
 }  // namespace
