@@ -10,7 +10,10 @@ point and send invalid requests. Prints a line every ten seconds. The exit code 
   - at the end no request is running or waiting, and no file descriptor or thread has leaked.
 
 With -m NAME=MODEL several times, requests are for any of the models, which are also unloaded at random; with a --memory
-that cannot hold all, they take each other's place. Vocabularies need 30,000 tokens.
+that cannot hold all, they take each other's place. Vocabularies need 30,000 tokens, except those of embedders, which are
+asked for vectors. With --adapters N, requests are also for N adapters of the first model, whose numbers are random.
+
+    ./dev soak -m chat=smollm2 -m base=gemma3-270m -m embed=FOLDER --adapters 16 -- --memory 1200MiB
 """
 
 import argparse
@@ -30,6 +33,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from random_adapter import shapes_of, write_adapter
+
 ROOT = Path(__file__).resolve().parent.parent
 WARMUP_SHARE, RSS_SLACK = 0.15, 1.03
 MAX_MODEL_LEN = 2048
@@ -38,17 +43,47 @@ FIRST_ID, LAST_ID = 1000, 30000  # ordinary tokens
 
 
 class Server:
-    def __init__(self, quire, models, flags):
+    def __init__(self, quire, models, adapters, flags):
         self.log = tempfile.TemporaryFile("w+")
         self.models = [model.partition("=")[0] for model in models] if len(models) > 1 else []
         self.memory = flags[flags.index("--memory") + 1] if "--memory" in flags else None
+        self.folder = tempfile.TemporaryDirectory()
         served = [part for model in models for part in ("-m", model)]
+        if adapters:
+            served = ["--models-preset", self.write_preset(quire, models, adapters)]
         self.process = subprocess.Popen([quire, "serve", *served, "--port", "0", "--log-level", "info", "--max-model-len", str(MAX_MODEL_LEN), *flags],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True)
         found = re.search(r"http://([^:]+):(\d+)", self.process.stdout.readline())
         if not found:
             sys.exit(f"the server did not start: {self.logged()}")
         self.host, self.port = found.group(1), int(found.group(2))
+        # Names that complete, and names of models that only embed.
+        self.completing, self.embedding = [], []
+        for name in self.names():
+            status, _ = self.post("/v1/completions", {"model": name, "prompt": "a", "max_tokens": 1})
+            (self.completing if status == 200 else self.embedding).append(name)
+
+    def write_preset(self, quire, models, adapters):
+        folder = Path(self.folder.name)
+        first = models[0].partition("=")[2] or models[0]
+        shapes = shapes_of(quire, first)
+        for i in range(adapters):
+            write_adapter(folder / f"adapter{i}", shapes, i)
+        lora = ", ".join(f'"adapter{i}={folder}/adapter{i}"' for i in range(adapters))
+        sections = []
+        for model in models:
+            name, _, path = model.rpartition("=")
+            sections.append(f"[{name or path}]\nmodel = {path}\n" + (f"lora = [{lora}]\n" if not sections else ""))
+        preset = folder / "models.ini"
+        preset.write_text("\n".join(sections))
+        return str(preset)
+
+    def names(self):
+        connection = self.connect(10)
+        connection.request("GET", "/v1/models")
+        listed = json.load(connection.getresponse())["data"]
+        connection.close()
+        return [model["id"] for model in listed]
 
     def logged(self):
         self.log.seek(0)
@@ -106,14 +141,16 @@ class Soak:
         self.slowest_health = 0.0
         rng = random.Random(seed)
         self.prefixes = [self.tokens(rng, n) for n in (40, 300, 700)]
-        self.fixed = [self.request(rng, i) for i in range(16)]
-        self.answers = []
+        self.fixed = [self.request(rng, i) for i in range(16 + 2 * len(server.completing))]
+        self.texts = [" ".join(rng.choices(["the", "cat", "sat", "on", "a", "mat", "and", "slept"], k=rng.choice([1, 5, 30]))) for _ in range(8)]
+        self.answers, self.vectors = [], {}
 
     @staticmethod
     def tokens(rng, n):
         return [rng.randint(FIRST_ID, LAST_ID) for _ in range(n)]
 
     def request(self, rng, i=None):
+        """For any name; the i-th in turn."""
         prompt = self.tokens(rng, rng.choice([1, 5, 30, 100, 400]))
         if rng.random() < 0.5:
             prompt = rng.choice(self.prefixes) + prompt
@@ -125,8 +162,8 @@ class Soak:
             body |= {"temperature": 0.9, "top_p": 0.95, "top_k": rng.choice([0, 40]), "frequency_penalty": rng.choice([0, 0.5])}
         if rng.random() < 0.25:
             body["n"] = 3
-        if self.server.models:
-            body["model"] = rng.choice(self.server.models)
+        names = self.server.completing
+        body["model"] = names[i % len(names)] if i is not None else rng.choice(names)
         return body
 
     @staticmethod
@@ -152,6 +189,25 @@ class Soak:
             if status != 200:
                 sys.exit(f"an ordinary request got HTTP {status}: {answer[:300]}")
             self.answers.append(self.content(answer))
+        for model in self.server.embedding:
+            for text in self.texts:
+                status, answer = self.vector(model, text)
+                if status != 200:
+                    sys.exit(f"{model} got HTTP {status}: {answer}")
+                self.vectors[model, text] = answer
+
+    def vector(self, model, text):
+        status, answer = self.server.post("/v1/embeddings", {"model": model, "input": text})
+        return status, json.loads(answer)["data"][0]["embedding"] if status == 200 else answer[:300]
+
+    def embed(self, rng):
+        model, text = rng.choice(list(self.vectors))
+        status, answer = self.vector(model, text)
+        if status != 200:
+            self.complain(f"an embedding: HTTP {status}: {answer}")
+        elif answer != self.vectors[model, text]:
+            self.complain(f"the vector of {text!r} differs from the one it got alone")
+        self.done("embedded")
 
     def repeat(self, rng):
         """A request of the fixed set."""
@@ -254,6 +310,9 @@ class Soak:
         if self.server.models:
             acts.append(self.unload)
             weights.append(0.5)
+        if self.server.embedding:
+            acts.append(self.embed)
+            weights.append(3)
         while not self.stop.is_set():
             act = rng.choices(acts, weights=weights)[0]
             try:
@@ -285,8 +344,8 @@ def run(server, soak, arguments):
     soak.solo()
     files, server_threads = server.files(), server.threads()
     print(f"seed {soak.seed}, {arguments.clients} clients, {arguments.minutes:g} minutes\n", flush=True)
-    print("|    s | repeated | fresh | streamed | slow | left | vanished | nonsense | wrong | tokens/s | RSS MiB | running | waiting |\n"
-          "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
+    print("|    s | repeated | fresh | streamed | slow | left | vanished | nonsense | embedded | wrong | tokens/s | RSS MiB | running | waiting |\n"
+          "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
     jobs = [(soak.client, (n,)) for n in range(arguments.clients)] + [(soak.watch_health, ())]
     workers = [threading.Thread(target=job, args=args, daemon=True) for job, args in jobs]
     for worker in workers:
@@ -305,7 +364,7 @@ def run(server, soak, arguments):
             highest = max(highest, rss)
         if elapsed - printed >= 10 or elapsed >= seconds:
             tokens = server.metric("generation_tokens_total")
-            columns = [soak.count[k] for k in ("repeated", "fresh", "streamed", "slow", "left", "vanished", "nonsense", "wrong")]
+            columns = [soak.count[k] for k in ("repeated", "fresh", "streamed", "slow", "left", "vanished", "nonsense", "embedded", "wrong")]
             print(f"| {elapsed:4.0f} | " + " | ".join(map(str, columns)) + f" | {(tokens - tokens_before) / (elapsed - printed):.0f} | {rss:.1f} "
                   f"| {server.metric('num_requests_running'):.0f} | {server.metric('num_requests_waiting'):.0f} |", flush=True)
             tokens_before, printed = tokens, elapsed
@@ -348,11 +407,12 @@ def main():
     parser.add_argument("--minutes", type=float, default=10, help="duration of the load (default: %(default)s)")
     parser.add_argument("--clients", type=int, default=12, help="number of client threads (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="seed of the clients' choices (default: random, printed)")
+    parser.add_argument("--adapters", type=int, default=0, help="random adapters of the first model (default: %(default)s)")
     parser.add_argument("flags", nargs="*", help="flags for quire serve, after --")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
 
-    server = Server(arguments.quire, arguments.model or ["smollm2"], arguments.flags or ["--max-num-seqs", "8", "--max-queue", "1000"])
+    server = Server(arguments.quire, arguments.model or ["smollm2"], arguments.adapters, arguments.flags or ["--max-num-seqs", "8", "--max-queue", "1000"])
     soak = Soak(server, seed)
     try:
         run(server, soak, arguments)
