@@ -71,6 +71,7 @@ void measure_speed(const BenchOptions& o, bool follows, std::vector<BenchTest> t
     engine.max_adapters = o.adapters;
     engine.max_adapter_rank = o.adapter_rank;
   }
+  reserve_cache(engine, tests);
   if (follows) return follow(engine);
   progress.stage("loading " + engine.model);
   LoadedModel model(engine);

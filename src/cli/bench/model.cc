@@ -5,6 +5,10 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "engine/memory_plan.h"
+#include "engine/runtime.h"
+#include "model/checkpoint.h"
+#include "model/registry.h"
 
 namespace quire {
 namespace {
@@ -25,6 +29,20 @@ std::vector<Activations> units_with(const ModelWork& work, bool adapters) {
   return units;
 }
 
+// Cached tokens of each sequence: as many as the longest test that it takes part in needs.
+std::vector<int> sequence_tokens(std::span<const BenchTest> tests) {
+  std::vector<int> tokens;
+  for (const BenchTest& test : tests) {
+    const auto batch = static_cast<size_t>(test.batch);
+    tokens.resize(std::max(tokens.size(), batch));
+    for (int& of_one : std::span(tokens).first(batch)) of_one = std::max(of_one, test.depth + test.tokens);
+  }
+  return tokens;
+}
+
+// Whole tables in groups with windows, too: tests go back to earlier positions.
+size_t table_pages(int tokens) { return static_cast<size_t>((tokens + kPageTokens - 1) / kPageTokens); }
+
 }  // namespace
 
 double BenchProfile::rest() const {
@@ -41,6 +59,21 @@ double BenchProfile::fixed_step_seconds(double empty_loop) const {
                    : operations.seconds[i];
   }
   return fixed / steps;
+}
+
+size_t bench_cache_bytes(std::span<const BenchTest> tests, const CacheLayout& layout) {
+  size_t bytes = 0;
+  for (const int tokens : sequence_tokens(tests))
+    bytes += layout.groups().size() * table_pages(tokens) * layout.unit_bytes() + layout.state_bytes();
+  return bytes;
+}
+
+void reserve_cache(EngineOptions& engine, std::span<const BenchTest> tests) {
+  if (engine.kv_cache_bytes > 0) return;
+  const ModelFacts facts = read_model_facts(Checkpoint::open(resolve_model(engine.model)), engine);
+  const MemoryPlan plan = plan_memory(facts, engine, this_machine(engine));
+  const size_t needed = bench_cache_bytes(tests, plan.layout);
+  if (plan.cache.bytes < needed) engine.kv_cache_bytes = needed;
 }
 
 ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress,
@@ -62,9 +95,12 @@ ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progres
   }
   reserve();
   progress_.stage("filling the KV cache");
+  std::vector<int> depths(tables_.size());
   for (const BenchTest& test : tests_) {
-    for (int s = 0; s < test.batch; ++s) fill(s, test.depth);
+    for (size_t s = 0; s < static_cast<size_t>(test.batch); ++s) depths[s] = std::max(depths[s], test.depth);
   }
+  fill(std::ranges::max(depths));
+  for (size_t s = 1; s < depths.size(); ++s) fill_again(static_cast<int>(s), depths[s]);
 }
 
 // The processor's rates, or those of the device that computes.
@@ -195,40 +231,43 @@ double ModelBench::empty_loop_seconds() {
 
 void ModelBench::reserve() {
   const ModelInfo& info = model_.info;
-  int sequences = 0;
   for (const BenchTest& test : tests_) {
     if (test.depth + test.tokens > info.max_model_len)
       throw invalid("a test needs {} tokens of context, but the maximum is {}; lower -p, -n or -d",
                     test.depth + test.tokens, info.max_model_len);
-    sequences = std::max(sequences, test.batch);
   }
   const auto groups = model_.cache.layout.groups().size();
   int units = 0;
-  filled_.assign(static_cast<size_t>(sequences), 0);
-  for (int s = 0; s < sequences; ++s) {
-    int tokens = 0;
-    for (const BenchTest& test : tests_) {
-      if (s < test.batch) tokens = std::max(tokens, test.depth + test.tokens);
-    }
-    // Whole tables in groups with windows, too: tests go back to earlier positions.
+  for (const int tokens : sequence_tokens(tests_)) {
     for (std::vector<int32_t>& table : tables_.emplace_back(groups)) {
-      table.resize(static_cast<size_t>((tokens + kPageTokens - 1) / kPageTokens));
+      table.resize(table_pages(tokens));
       std::iota(table.begin(), table.end(), units);
       units += static_cast<int>(table.size());
     }
   }
   if (units > info.kv_pages)
-    throw no_resource("the tests need {} pages of KV cache, but there are only {}; set --kv-cache-size to {}MiB", units,
+    throw no_resource("the tests need {} pages of KV cache, but there are only {}; give the cache {} MiB", units,
                       info.kv_pages, (static_cast<size_t>(units) * model_.cache.layout.unit_bytes() >> 20) + 1);
 }
 
-void ModelBench::fill(int sequence, int tokens) {
-  int& filled = filled_[static_cast<size_t>(sequence)];
-  while (filled < tokens) {
-    const int count = std::min(model_.plan.limits.max_rows, tokens - filled);
-    compute(chunk(sequence, filled, count));
-    filled += count;
+void ModelBench::fill(int tokens) {
+  for (int count, filled = 0; filled < tokens; filled += count) {
+    count = std::min(model_.plan.limits.max_rows, tokens - filled);
+    compute(chunk(0, filled, count));
   }
+}
+
+void ModelBench::fill_again(int sequence, int tokens) {
+  if (tokens == 0) return;
+  chunk(sequence, tokens - 1, 1);
+  const auto &from = tables_[0], &to = tables_[static_cast<size_t>(sequence)];
+  for (size_t group = 0; group < to.size(); ++group) {
+    for (size_t page = 0; page < table_pages(tokens); ++page)
+      input_.changes.copies.push_back({.of_state = false, .from = from[group][page], .to = to[group][page]});
+  }
+  if (model_.cache.states > 0) input_.changes.copies.push_back({.of_state = true, .from = 0, .to = sequence});
+  compute(input_);
+  input_.changes.clear();
 }
 
 void ModelBench::run_test(const BenchTest& test, int tokens) {

@@ -51,6 +51,12 @@ struct BenchProfile {
   double fixed_step_seconds(double empty_loop) const;
 };
 
+// What the sequences of the tests take of the cache.
+size_t bench_cache_bytes(std::span<const BenchTest> tests, const CacheLayout& layout);
+// Sets the size of the cache, if it is open and the default is too small: tests take more of a model with windows than its
+// answers do, and most of the machine's memory if they must.
+void reserve_cache(EngineOptions& engine, std::span<const BenchTest> tests);
+
 // Each sequence has its own pages and a fixed pseudo-random token at each position, so tests can share the cache
 // contents. Timed runs do not sample, as in llama-bench; profiled runs sample greedily.
 class ModelBench {
@@ -71,7 +77,9 @@ class ModelBench {
 
  private:
   void reserve();
-  void fill(int sequence, int tokens);
+  void fill(int tokens);  // of the first sequence
+  // Copies the first sequence's cache, because only the time of what reads it counts, and computes the last token.
+  void fill_again(int sequence, int tokens);
   void run_test(const BenchTest& test, int tokens);
   template <class Step>
   void for_steps(const BenchTest& test, int tokens, const Step& step);
@@ -93,7 +101,6 @@ class ModelBench {
   Work adapter_work_;  // of one adapter and one row
   MachineProbe machine_;
   std::vector<std::vector<std::vector<int32_t>>> tables_;  // each sequence's page tables, by group of the cache layout
-  std::vector<int> filled_;                                // cached tokens of each sequence
   ForwardInput input_;
   ExpertReads expert_reads_;             // since the test began
   std::vector<SamplerScratch> scratch_;  // one per thread

@@ -62,19 +62,6 @@ double mean_seconds(const std::vector<BenchProfile>& runs) {
   return sum / static_cast<double>(runs.size());
 }
 
-// Of the sequences of ModelBench: each is as long as the longest test that it takes part in.
-double cached_bytes(const std::vector<BenchTest>& tests, const CacheLayout& layout) {
-  double bytes = 0;
-  for (int sequence = 0;; ++sequence) {
-    int tokens = 0;
-    for (const BenchTest& test : tests) {
-      if (sequence < test.batch) tokens = std::max(tokens, test.depth + test.tokens);
-    }
-    if (tokens == 0) return bytes;
-    bytes += static_cast<double>(layout.sequence_bytes(tokens));
-  }
-}
-
 }  // namespace
 
 PlanCheck check_plan(EngineOptions engine, const PlanCheckOptions& o, Progress& progress) {
@@ -82,6 +69,7 @@ PlanCheck check_plan(EngineOptions engine, const PlanCheckOptions& o, Progress& 
   engine.max_num_seqs = std::ranges::max(o.batches);
   engine.max_num_batched_tokens = std::max(engine.max_num_batched_tokens, engine.max_num_seqs);
   for (const BenchTest& test : tests) engine.max_model_len = std::max(engine.max_model_len, test.depth + test.tokens);
+  reserve_cache(engine, tests);
   progress.stage("loading " + engine.model);
   const size_t before = anonymous_memory();
   need_cpu(engine);
@@ -92,8 +80,9 @@ PlanCheck check_plan(EngineOptions engine, const PlanCheckOptions& o, Progress& 
   bench.run(1);
   check.measured_bytes = static_cast<double>(anonymous_memory() - before - kReadProbeBytes);
   const size_t for_sampling = sampling_bytes(check.threads, model.target.config.vocab);
-  check.predicted_bytes = static_cast<double>(model.plan.weights + model.plan.activations - for_sampling) +
-                          cached_bytes(tests, model.plan.layout);
+  check.predicted_bytes =
+      static_cast<double>(model.plan.weights + model.plan.vocabulary + model.plan.activations - for_sampling) +
+      static_cast<double>(bench_cache_bytes(tests, model.plan.layout));
 
   const Compute compute = model.runtime.cpu.compute(model.plan.activation_type);
   const KvType kv = model.plan.layout.type();
