@@ -10,10 +10,10 @@ point and send invalid requests. Prints a line every ten seconds. The exit code 
   - at the end no request is running or waiting, and no file descriptor or thread has leaked.
 
 With -m NAME=MODEL several times, requests are for any of the models, which are also unloaded at random; with a --memory
-that cannot hold all, they take each other's place. Vocabularies need 30,000 tokens, except those of embedders, which are
-asked for vectors. With --adapters N, requests are also for N adapters of the first model, whose numbers are random.
+that cannot hold all, they take each other's place. Vocabularies need 30,000 tokens. --embedder adds a model that is asked
+for vectors, and --adapters N adapters of the first model, a GGUF file, whose numbers are random.
 
-    ./dev soak -m chat=smollm2 -m base=gemma3-270m -m embed=FOLDER --adapters 16 -- --memory 1200MiB
+    ./dev soak -m chat=smollm2 -m base=gemma3-270m --embedder vectors=FOLDER --adapters 16 -- --memory 3GiB
 """
 
 import argparse
@@ -43,37 +43,40 @@ FIRST_ID, LAST_ID = 1000, 30000  # ordinary tokens
 
 
 class Server:
-    def __init__(self, quire, models, adapters, flags):
+    def __init__(self, quire, models, embedder, adapters, flags):
         self.log = tempfile.TemporaryFile("w+")
-        self.models = [model.partition("=")[0] for model in models] if len(models) > 1 else []
+        several = models + embedder
+        self.models = [model.partition("=")[0] for model in several] if len(several) > 1 else []
         self.memory = flags[flags.index("--memory") + 1] if "--memory" in flags else None
         self.folder = tempfile.TemporaryDirectory()
-        served = [part for model in models for part in ("-m", model)]
-        if adapters:
-            served = ["--models-preset", self.write_preset(quire, models, adapters)]
-        self.process = subprocess.Popen([quire, "serve", *served, "--port", "0", "--log-level", "info", "--max-model-len", str(MAX_MODEL_LEN), *flags],
+        served = [part for model in models for part in ("-m", model)] + ["--max-model-len", str(MAX_MODEL_LEN)]
+        if embedder or adapters:
+            served = ["--models-preset", self.write_preset(quire, models, embedder, adapters)]
+        self.process = subprocess.Popen([quire, "serve", *served, "--port", "0", "--log-level", "info", *flags],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True)
         found = re.search(r"http://([^:]+):(\d+)", self.process.stdout.readline())
         if not found:
             sys.exit(f"the server did not start: {self.logged()}")
         self.host, self.port = found.group(1), int(found.group(2))
-        # Names that complete, and names of models that only embed.
-        self.completing, self.embedding = [], []
-        for name in self.names():
-            status, _ = self.post("/v1/completions", {"model": name, "prompt": "a", "max_tokens": 1})
-            (self.completing if status == 200 else self.embedding).append(name)
+        self.embedding = [model.partition("=")[0] for model in embedder]
+        self.completing = [name for name in self.names() if name not in self.embedding]  # also those of adapters
 
-    def write_preset(self, quire, models, adapters):
+    def write_preset(self, quire, models, embedder, adapters):
         folder = Path(self.folder.name)
         first = models[0].partition("=")[2] or models[0]
         shapes = shapes_of(quire, first)
         for i in range(adapters):
-            write_adapter(folder / f"adapter{i}", shapes, i)
-        lora = ", ".join(f'"adapter{i}={folder}/adapter{i}"' for i in range(adapters))
+            write_adapter(folder / f"adapter{i}.gguf", "llama", shapes, i)
+        lora = ", ".join(f'"adapter{i}={folder}/adapter{i}.gguf"' for i in range(adapters))
         sections = []
-        for model in models:
+        for model in models + embedder:
             name, _, path = model.rpartition("=")
-            sections.append(f"[{name or path}]\nmodel = {path}\n" + (f"lora = [{lora}]\n" if not sections else ""))
+            lines = [f"[{name or path}]", f"model = {path}"]
+            if model in models:
+                lines.append(f"max-model-len = {MAX_MODEL_LEN}")
+            if model == models[0] and adapters:
+                lines.append(f"lora = [{lora}]")
+            sections.append("\n".join(lines) + "\n")
         preset = folder / "models.ini"
         preset.write_text("\n".join(sections))
         return str(preset)
@@ -142,7 +145,7 @@ class Soak:
         rng = random.Random(seed)
         self.prefixes = [self.tokens(rng, n) for n in (40, 300, 700)]
         self.fixed = [self.request(rng, i) for i in range(16 + 2 * len(server.completing))]
-        self.texts = [" ".join(rng.choices(["the", "cat", "sat", "on", "a", "mat", "and", "slept"], k=rng.choice([1, 5, 30]))) for _ in range(8)]
+        self.texts = [tuple(rng.choices(range(5, 100), k=k)) for k in (1, 2, 5, 10, 20, 40, 80, 120)]  # token ids
         self.answers, self.vectors = [], {}
 
     @staticmethod
@@ -206,7 +209,7 @@ class Soak:
         if status != 200:
             self.complain(f"an embedding: HTTP {status}: {answer}")
         elif answer != self.vectors[model, text]:
-            self.complain(f"the vector of {text!r} differs from the one it got alone")
+            self.complain(f"the vector of {text} differs from the one it got alone")
         self.done("embedded")
 
     def repeat(self, rng):
@@ -407,12 +410,13 @@ def main():
     parser.add_argument("--minutes", type=float, default=10, help="duration of the load (default: %(default)s)")
     parser.add_argument("--clients", type=int, default=12, help="number of client threads (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="seed of the clients' choices (default: random, printed)")
-    parser.add_argument("--adapters", type=int, default=0, help="random adapters of the first model (default: %(default)s)")
+    parser.add_argument("--embedder", action="append", default=[], help="a model that embeds texts: NAME=MODEL")
+    parser.add_argument("--adapters", type=int, default=0, help="random adapters of the first model, a GGUF file of the Llama family (default: %(default)s)")
     parser.add_argument("flags", nargs="*", help="flags for quire serve, after --")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
 
-    server = Server(arguments.quire, arguments.model or ["smollm2"], arguments.adapters, arguments.flags or ["--max-num-seqs", "8", "--max-queue", "1000"])
+    server = Server(arguments.quire, arguments.model or ["smollm2"], arguments.embedder, arguments.adapters, arguments.flags or ["--max-num-seqs", "8", "--max-queue", "1000"])
     soak = Soak(server, seed)
     try:
         run(server, soak, arguments)
