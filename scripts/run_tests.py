@@ -157,6 +157,7 @@ def main():
     parser.add_argument("--again", action="store_true", help="run some suites once more, in other environments")
     parser.add_argument("--changed", action="store_true", help="only programs that were linked again since they last passed; not those of tests/e2e")
     arguments = parser.parse_args()
+    os.environ.setdefault("TSAN_OPTIONS", f"suppressions={ROOT / 'tests/tsan.supp'}")
     stamps = arguments.build / "tests/passed"  # a file for each program, as old as its last run without a failure
     stamps.mkdir(exist_ok=True)
 
