@@ -37,6 +37,7 @@ struct TestAdapters {
 
 EngineOptions llama_options(std::vector<AdapterOption> adapters) {
   EngineOptions o;
+  testing::ignore_time(o);
   o.model = (golden_dir() / "models/llama").string();
   o.threads = 2;
   o.max_num_seqs = 16;

@@ -9,6 +9,7 @@
 #include "engine/cache/page_cache.h"
 #include "paths.h"
 #include "quire/engine.h"
+#include "unit/engine/tiny_engine.h"
 
 namespace quire::testing {
 
@@ -17,6 +18,7 @@ inline std::string golden(const std::string& name) { return (golden_dir() / name
 // Without speculation.
 inline EngineOptions undrafted_options(int max_num_seqs, int max_model_len) {
   EngineOptions o;
+  ignore_time(o);
   o.model = golden("models/llama");
   o.threads = 2;
   o.max_num_seqs = max_num_seqs;

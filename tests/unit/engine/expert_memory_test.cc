@@ -50,6 +50,7 @@ std::vector<std::string> golden_mixtures() {
 
 EngineOptions mixture_options(const std::string& model) {
   EngineOptions o;
+  testing::ignore_time(o);
   o.model = model;
   o.threads = 2;
   o.max_num_seqs = 4;

@@ -35,6 +35,7 @@ class Kinds : public ::testing::TestWithParam<ModelKind> {
  protected:
   void SetUp() override {
     if (!testing::is_known(GetParam().path())) GTEST_SKIP() << "Quire does not know this family";
+    testing::ignore_time(options_);
     options_.model = GetParam().path();
     options_.activations = GetParam().activations;
     options_.kv_cache_dtype = GetParam().kv;

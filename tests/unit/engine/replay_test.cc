@@ -32,6 +32,7 @@ class Recordings : public ::testing::Test {
 
   EngineOptions options(const std::string& kind) const {
     EngineOptions o;
+    testing::ignore_time(o);
     o.model = testing::golden_kind(kind);
     o.threads = 2;
     o.max_num_seqs = 4;

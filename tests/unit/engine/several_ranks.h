@@ -17,6 +17,7 @@ namespace quire::testing {
 
 inline EngineOptions small_options(std::string model) {
   EngineOptions o;
+  ignore_time(o);
   o.model = std::move(model);
   o.threads = 2;
   o.max_num_seqs = 4;
