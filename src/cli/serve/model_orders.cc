@@ -116,7 +116,7 @@ EngineOptions for_each_model(const EngineOptions& common) {
 }
 
 // If the model is named by where it is downloaded.
-void find_files(ModelOrder& order, bool offline) {
+void use_local_copy(ModelOrder& order, bool offline) {
   auto local = local_copy(order.engine.model, {.offline = offline});
   if (!local) return;
   order.engine.model = std::move(local->path);
@@ -175,7 +175,7 @@ std::vector<ModelOrder> read_model_orders(const ModelFlags& flags, const EngineO
   if (orders.empty()) throw CLI::RequiredError("--model or --models-preset");
   for (ModelOrder& order : orders) {
     if (!order.keep_alive) order.keep_alive = read_keep_alive(flags.keep_alive);
-    find_files(order, offline);
+    use_local_copy(order, offline);
   }
   orders.front().at_start = true;
   if (is_single(orders)) {
@@ -209,7 +209,7 @@ ModelOrder downloaded_order(const std::string& name, const ModelFlags& flags, co
   engine.adapters.clear();  // these belong to the model of the command line
   engine.record.clear();
   engine.trace_out.clear();
-  find_files(order, true);
+  use_local_copy(order, true);
   give_cache_folder(order);
   return order;
 }
