@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "unit/engine/drafters.h"
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
 #include "unit/model/edited_adapter.h"
@@ -51,13 +52,14 @@ Request adapted(TokenIds prompt, std::string adapter, int max_tokens = 20) {
   return r;
 }
 
-// Requests of different lengths, for the model itself and each adapter in turns.
+// Requests of different lengths, for the model itself and each adapter in turns. Answers of several pages, so that sequences
+// which fit at first do not in the end.
 std::vector<Request> adapter_requests(int count) {
   const std::vector<std::string> names = {"", "all", "some", "other", "all"};
   std::vector<Request> requests;
   for (int i = 0; i < count; ++i)
     requests.push_back(adapted(random_tokens(static_cast<unsigned>(i / 2), 5 + 9 * i % 50),
-                               names[static_cast<size_t>(i) % names.size()]));
+                               names[static_cast<size_t>(i) % names.size()], 60));
   return requests;
 }
 
@@ -81,8 +83,8 @@ TEST(Adapters, AnswersAreTheSameAloneAndTogether) {
   const std::vector<Request> requests = adapter_requests(10);
   const std::vector<Answer> alone = answers_alone(requests, adapters.options);
   EngineOptions usual = llama_options(adapters.options), scarce = usual, small = usual, drafted = usual, early = usual;
-  scarce.kv_cache_bytes = size_t{20} * 3 * 2 * 16 * 16 * 2 * 2;  // 20 pages
   scarce.max_model_len = 128;
+  scarce.kv_cache_bytes = testing::cache_of(scarce, 1);
   small.max_num_seqs = small.max_num_batched_tokens = 4;
   drafted.speculative = Speculation::kNgram;
   drafted.speculate_always = true;
