@@ -17,7 +17,9 @@
 #include "engine/step/local_executor.h"
 #include "engine/trace/engine_trace.h"
 #include "model/adapter/adapter_files.h"
+#include "model/checkpoint.h"
 #include "model/families.h"
+#include "model/registry.h"
 #include "model/stages/cut_layers.h"
 #include "ops/cache_memory.h"
 #include "ops/cpu/cpu_backend.h"
@@ -268,6 +270,10 @@ ModelFacts read_model_facts(const Checkpoint& checkpoint, const EngineOptions& o
   }
   if (!options.control_vectors.empty()) facts.control_vectors = read_control_vectors(options, facts.config).bytes();
   return facts;
+}
+
+ModelFacts read_model_facts(const EngineOptions& options) {
+  return read_model_facts(Checkpoint::open(resolve_model(options.model)), options);
 }
 
 EngineOptions options_for(EngineOptions o, const ModelConfig& config) {

@@ -36,6 +36,7 @@ struct ModelFacts {
 // Reads headers only: milliseconds for a model of any size. Throws Error if the configuration of the model or of a
 // drafter, or the names, shapes and types of their tensors, cannot be loaded.
 ModelFacts read_model_facts(const Checkpoint& checkpoint, const EngineOptions& options);
+ModelFacts read_model_facts(const EngineOptions& options);  // of options.model
 
 // What the plan must know of the machine.
 struct Machine {

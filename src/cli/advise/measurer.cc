@@ -13,7 +13,6 @@
 #include "cli/text/chunk_run.h"
 #include "cli/text/text_chunks.h"
 #include "engine/runtime.h"
-#include "model/registry.h"
 
 namespace quire {
 namespace {
@@ -61,7 +60,7 @@ AdviceWorkload with_requests(AdviceWorkload workload, size_t count) {
 AdviceMeasurer::AdviceMeasurer(EngineOptions engine, AdviceWorkload workload, ServiceLevel level, double slice,
                                Progress& progress)
     : engine_(std::move(engine)), workload_(std::move(workload)), level_(level), progress_(progress) {
-  const int context = read_model_facts(Checkpoint::open(resolve_model(engine_.model)), engine_).config.max_positions;
+  const int context = read_model_facts(engine_).config.max_positions;
   const int room = context - kTemplateTokens;
   if (room < context / 4) throw unsupported("the model's context of {} tokens is too short for advice", context);
   if (const int longest = workload_.longest(); longest > room)

@@ -7,8 +7,6 @@
 #include "base/error.h"
 #include "engine/memory_plan.h"
 #include "engine/runtime.h"
-#include "model/checkpoint.h"
-#include "model/registry.h"
 
 namespace quire {
 namespace {
@@ -29,15 +27,18 @@ std::vector<Activations> units_with(const ModelWork& work, bool adapters) {
   return units;
 }
 
-// Cached tokens of each sequence: as many as the longest test that it takes part in needs.
-std::vector<int> sequence_tokens(std::span<const BenchTest> tests) {
-  std::vector<int> tokens;
+int cached_tokens(const BenchTest& test) { return test.depth + test.tokens; }
+
+// The most tokens(test) of the tests in which a sequence takes part, for each sequence.
+template <class Tokens>
+std::vector<int> most_by_sequence(std::span<const BenchTest> tests, const Tokens& tokens) {
+  std::vector<int> most;
   for (const BenchTest& test : tests) {
     const auto batch = static_cast<size_t>(test.batch);
-    tokens.resize(std::max(tokens.size(), batch));
-    for (int& of_one : std::span(tokens).first(batch)) of_one = std::max(of_one, test.depth + test.tokens);
+    most.resize(std::max(most.size(), batch));
+    for (int& of_one : std::span(most).first(batch)) of_one = std::max(of_one, tokens(test));
   }
-  return tokens;
+  return most;
 }
 
 // Whole tables in groups with windows, too: tests go back to earlier positions.
@@ -63,14 +64,14 @@ double BenchProfile::fixed_step_seconds(double empty_loop) const {
 
 size_t bench_cache_bytes(std::span<const BenchTest> tests, const CacheLayout& layout) {
   size_t bytes = 0;
-  for (const int tokens : sequence_tokens(tests))
+  for (const int tokens : most_by_sequence(tests, cached_tokens))
     bytes += layout.groups().size() * table_pages(tokens) * layout.unit_bytes() + layout.state_bytes();
   return bytes;
 }
 
 void reserve_cache(EngineOptions& engine, std::span<const BenchTest> tests) {
   if (engine.kv_cache_bytes > 0) return;
-  const ModelFacts facts = read_model_facts(Checkpoint::open(resolve_model(engine.model)), engine);
+  const ModelFacts facts = read_model_facts(engine);
   const MemoryPlan plan = plan_memory(facts, engine, this_machine(engine));
   const size_t needed = bench_cache_bytes(tests, plan.layout);
   if (plan.cache.bytes < needed) engine.kv_cache_bytes = needed;
@@ -95,10 +96,7 @@ ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progres
   }
   reserve();
   progress_.stage("filling the KV cache");
-  std::vector<int> depths(tables_.size());
-  for (const BenchTest& test : tests_) {
-    for (size_t s = 0; s < static_cast<size_t>(test.batch); ++s) depths[s] = std::max(depths[s], test.depth);
-  }
+  const std::vector<int> depths = most_by_sequence(tests_, [](const BenchTest& test) { return test.depth; });
   fill(std::ranges::max(depths));
   for (size_t s = 1; s < depths.size(); ++s) fill_again(static_cast<int>(s), depths[s]);
 }
@@ -232,13 +230,13 @@ double ModelBench::empty_loop_seconds() {
 void ModelBench::reserve() {
   const ModelInfo& info = model_.info;
   for (const BenchTest& test : tests_) {
-    if (test.depth + test.tokens > info.max_model_len)
-      throw invalid("a test needs {} tokens of context, but the maximum is {}; lower -p, -n or -d",
-                    test.depth + test.tokens, info.max_model_len);
+    if (cached_tokens(test) > info.max_model_len)
+      throw invalid("a test needs {} tokens of context, but the maximum is {}; lower -p, -n or -d", cached_tokens(test),
+                    info.max_model_len);
   }
   const auto groups = model_.cache.layout.groups().size();
   int units = 0;
-  for (const int tokens : sequence_tokens(tests_)) {
+  for (const int tokens : most_by_sequence(tests_, cached_tokens)) {
     for (std::vector<int32_t>& table : tables_.emplace_back(groups)) {
       table.resize(table_pages(tokens));
       std::iota(table.begin(), table.end(), units);
@@ -246,7 +244,7 @@ void ModelBench::reserve() {
     }
   }
   if (units > info.kv_pages)
-    throw no_resource("the tests need {} pages of KV cache, but there are only {}; give the cache {} MiB", units,
+    throw no_resource("the tests need {} pages of KV cache, but there are only {}; set --kv-cache-size to {}MiB", units,
                       info.kv_pages, (static_cast<size_t>(units) * model_.cache.layout.unit_bytes() >> 20) + 1);
 }
 

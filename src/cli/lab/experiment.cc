@@ -6,8 +6,6 @@
 #include <cmath>
 
 #include "engine/memory_plan.h"
-#include "model/checkpoint.h"
-#include "model/registry.h"
 
 namespace quire {
 
@@ -35,9 +33,7 @@ std::span<const Experiment* const> experiments() {
   return kAll;
 }
 
-int context_of(const EngineOptions& options) {
-  return read_model_facts(Checkpoint::open(resolve_model(options.model)), options).config.max_positions;
-}
+int context_of(const EngineOptions& options) { return read_model_facts(options).config.max_positions; }
 
 std::string shell_word(std::string_view text) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%";

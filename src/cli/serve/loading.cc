@@ -16,8 +16,6 @@
 #include "cli/sd_notify.h"
 #include "cli/terminal/load_progress.h"
 #include "engine/memory_plan.h"
-#include "model/checkpoint.h"
-#include "model/registry.h"
 #include "server/api/models.h"
 
 namespace quire {
@@ -87,7 +85,7 @@ std::unique_ptr<Completer> Loading::load(const ModelOrder& order) {
   return std::make_unique<EngineCompleter>(std::move(engine), read_bandwidth_);
 }
 
-ServedModel Loading::serve(const ModelOrder& order) {
+ServedModel Loading::served_model(const ModelOrder& order) {
   ServedModel model{.names = order.names,
                     .adapters = adapter_names(order.engine),
                     .pinned = order.pinned,
@@ -101,12 +99,12 @@ ServedModel Loading::serve(const ModelOrder& order) {
 }
 
 // If its memory is not free when it is asked for, others are unloaded.
-ServedModel Loading::serve_downloaded(const std::string& name) {
+ServedModel Loading::downloaded_model(const std::string& name) {
   ModelOrder order = downloaded_order(name, flags_, common_);
-  const ModelFacts facts = read_model_facts(Checkpoint::open(resolve_model(order.engine.model)), order.engine);
+  const ModelFacts facts = read_model_facts(order.engine);
   const MemoryPlan plan = plan_memory(facts, order.engine, runtime_->machine(model_memory_));
   order.max_model_len = static_cast<int>(plan.limits.max_positions);
-  return serve(order);
+  return served_model(order);
 }
 
 void Loading::load_one() {
@@ -127,9 +125,9 @@ void Loading::attach_several() {
   if (!divide_memory(orders_, *runtime_))
     spdlog::info("the models do not fit in memory together: one is unloaded when another is asked for");
   std::vector<ServedModel> models;
-  for (const ModelOrder& order : orders_) models.push_back(serve(order));
+  for (const ModelOrder& order : orders_) models.push_back(served_model(order));
   server_.attach(std::move(models), read_bandwidth_,
-                 [this](const std::string& name) { return serve_downloaded(name); });
+                 [this](const std::string& name) { return downloaded_model(name); });
   for (size_t model = 0; model < orders_.size(); ++model) {
     if (!orders_[model].at_start) continue;
     std::promise<void> settled;

@@ -23,7 +23,8 @@ void block_ends();
 // server is ready. If that fails, the server stops.
 class Loading {
  public:
-  // common: what several models share: threads, kernels, device, memory, and what is reserved of it for requests.
+  // common: what several models share: threads, kernels, device, memory, and what is reserved of it for requests. flags and
+  // common also count for models that clients have downloaded.
   Loading(std::vector<ModelOrder> orders, ModelFlags flags, EngineOptions common, Server& server);
 
   bool busy() const { return !ended_ || (!failure_ && server_.models().changing()); }  // a model is being loaded
@@ -36,8 +37,8 @@ class Loading {
   void run();
   void load_one();
   void attach_several();
-  ServedModel serve(const ModelOrder& order);
-  ServedModel serve_downloaded(const std::string& name);
+  ServedModel served_model(const ModelOrder& order);
+  ServedModel downloaded_model(const std::string& name);
   std::unique_ptr<Completer> load(const ModelOrder& order);
 
   std::vector<ModelOrder> orders_;

@@ -14,8 +14,6 @@
 #include "cli/flags/engine_options.h"
 #include "cli/hub/model_names.h"
 #include "engine/memory_plan.h"
-#include "model/checkpoint.h"
-#include "model/registry.h"
 #include "server/api/service.h"
 
 namespace quire {
@@ -225,7 +223,7 @@ bool divide_memory(std::vector<ModelOrder>& orders, Runtime& runtime) {
   size_t fixed = 0;  // what all models take, without the caches whose size is open
   for (size_t i = 0; i < orders.size(); ++i) {
     const EngineOptions& engine = orders[i].engine;
-    facts.push_back(read_model_facts(Checkpoint::open(resolve_model(engine.model)), engine));
+    facts.push_back(read_model_facts(engine));
     const size_t most = engine.memory_bytes > 0 ? std::min(engine.memory_bytes, all) : all;
     const MemoryPlan& plan = plans.emplace_back(plan_memory(facts.back(), engine, runtime.machine(most)));
     const bool open = engine.memory_bytes == 0 && engine.kv_cache_bytes == 0;

@@ -34,7 +34,6 @@
 #include "engine/memory_plan.h"
 #include "engine/ranks/follow.h"
 #include "engine/runtime.h"
-#include "model/checkpoint.h"
 #include "model/registry.h"
 #include "parsers/families.h"
 #include "server/api/models.h"
@@ -98,8 +97,7 @@ void split_list(std::vector<std::string>& list) {
 // Fails now, and not after clients have begun to wait, if a model does not exist, cannot be loaded or does not fit.
 void check_plan(EngineOptions options, size_t memory) {
   if (options.memory_bytes == 0) options.memory_bytes = memory;
-  plan_memory(read_model_facts(Checkpoint::open(resolve_model(options.model)), options), options,
-              this_machine(options));
+  plan_memory(read_model_facts(options), options, this_machine(options));
 }
 
 // Runs read(), whose Error becomes one of the command line.
