@@ -32,12 +32,11 @@ ModelPool::ModelPool(std::vector<PooledModel> models) {
   thread_ = std::thread([this] { run(); });
 }
 
-size_t ModelPool::add(PooledModel model) {
+void ModelPool::add(PooledModel model) {
   const std::lock_guard lock(mutex_);
   const size_t index = entries_.size();
   const ModelState state = model.loaded ? ModelState::kLoaded : ModelState::kUnloaded;
   entries_.push_back({.model = std::move(model), .index = index, .state = state});
-  return index;
 }
 
 ModelPool::~ModelPool() {

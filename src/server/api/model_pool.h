@@ -69,8 +69,7 @@ class ModelPool {
   using Settled = std::function<void(Lease lease, std::exception_ptr failure)>;
 
   explicit ModelPool(std::vector<PooledModel> models);
-  // Returns its index: the number of models before it.
-  size_t add(PooledModel model);
+  void add(PooledModel model);  // its index is the number of models before it
   // stop(), then unloads all models.
   ~ModelPool();
   ModelPool(const ModelPool&) = delete;

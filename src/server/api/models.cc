@@ -46,7 +46,7 @@ void check_distinct(const ServedNames& names, const std::vector<std::string>& ad
   }
 }
 
-constexpr size_t kMostModels = 1024;  // all that were ever served
+constexpr size_t kMostDownloaded = 1024;  // also those that were withdrawn
 
 }  // namespace
 
@@ -58,9 +58,9 @@ Models::Models(std::vector<ServedModel> models, const ServiceOptions& options, d
       admission_(std::make_shared<Admission>(options.max_running + options.max_queue, options.several_tenants)),
       downloaded_(std::move(downloaded)),
       first_feed_(std::make_unique<LiveFeed>([this] { return look_at_first(); })) {
-  assert(!models.empty() && models.size() <= kMostModels);
+  assert(!models.empty());
   options_.model_names.clear();
-  entries_.reserve(kMostModels);
+  entries_.reserve(models.size() + kMostDownloaded);
   std::vector<PooledModel> pooled;
   for (ServedModel& model : models) {
     assert(model.completer || (model.load && !model.names.empty()));
@@ -116,8 +116,8 @@ void Models::add_downloaded(const std::string& asked, const std::string& stored)
     if (!is_taken(name) && std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   if (names.empty()) return;  // another client's pull was first
-  if (entries_.size() == kMostModels)
-    throw no_resource("this server has had {} models; restart it to serve more", kMostModels);
+  if (count_ == entries_.capacity())
+    throw no_resource("this server has had {} models; restart it to serve more", count_.load());
   model.names = std::move(names);
   entries_.erase(entries_.begin() + static_cast<ptrdiff_t>(count_), entries_.end());  // of one that failed below
   PooledModel pooled = enter(model, stored);
@@ -132,9 +132,10 @@ void Models::withdraw(size_t model, const std::function<void()>& check) const {
     const std::lock_guard lock(aliases_mutex_);
     std::erase_if(aliases_, [&](const auto& alias) { return alias.second == model; });
   }
-  for (pool_->unload(model); pool_->state(model) != ModelState::kUnloaded; std::this_thread::sleep_for(kPause)) {
+  while (pool_->state(model) != ModelState::kUnloaded) {
+    pool_->unload(model);  // again, because it may have been loading
     check();
-    if (pool_->state(model) == ModelState::kLoaded) pool_->unload(model);  // its loading had begun
+    std::this_thread::sleep_for(kPause);
   }
 }
 

@@ -142,7 +142,7 @@ class Models {
     int max_model_len = 0;
     std::shared_ptr<const ModelInfo> info = nullptr;
   };
-  // Makes the entry of a model and announces it, without its completer.
+  // Appends a model's entry, which the others see once count_ counts it. begin() has to follow for one that is loaded.
   PooledModel enter(ServedModel& model, std::string stored) const;
   void begin(Entry& entry, Completer& completer) const;
   std::unique_lock<std::mutex> claim(const Entry& model, const std::string& adapter) const;
@@ -155,7 +155,7 @@ class Models {
   std::unique_ptr<Metrics> metrics_;
   std::shared_ptr<Admission> admission_;
   const ServeDownloaded downloaded_;
-  // Models are added under `claims_`, within what is reserved: so the first count_ entries can be read without a lock.
+  // Adding a model takes claims_ and never moves the entries, since room is reserved: the first count_ need no lock.
   mutable std::vector<std::unique_ptr<Entry>> entries_;
   mutable std::atomic<size_t> count_{0};
   mutable std::mutex claims_;  // held while a client adds a model, an adapter or an alias

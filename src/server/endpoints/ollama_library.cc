@@ -31,14 +31,15 @@ void read_destination(ApiDraft& draft, const JsonField& field) {
     throw bad_request("destination", "must be a name of 1 to {} bytes", kLongestAlias);
 }
 
-// Whether requests may name it as their model.
-bool is_served(const Models& models, const std::string& name) {
-  const ListedModel model = models.list(models.find(name));
+// The model that requests mean by this name, if any.
+std::optional<size_t> find_served(const Models& models, const std::string& name) {
+  const size_t found = models.find(name);
+  const ListedModel model = models.list(found);
   const auto has = [&](std::string_view asked) {
     return model.names.serves(asked) || std::ranges::find(model.aliases, asked) != model.aliases.end() ||
            std::ranges::find(model.adapters, asked) != model.adapters.end();
   };
-  return has(name) || has(untagged(name));
+  return has(name) || has(untagged(name)) ? std::optional(found) : std::nullopt;
 }
 
 std::shared_ptr<ModelStore> require_store(const Models& models, const std::string& name) {
@@ -61,7 +62,7 @@ std::string status_line(const std::string& status) { return dump({{"status", sta
 
 // Its programs pull a model before they use it. What is served is there.
 Task pull(const Models& models, const ApiRequest& request) {
-  if (is_served(models, request.model)) return nullptr;
+  if (find_served(models, request.model)) return nullptr;
   return [&models, store = require_store(models, request.model), name = request.model](TaskRun& run) {
     const std::string stored = store->pull(
         name, [&](const PullProgress& progress) { run.tell(progress.status, dump(progress_json(progress))); },
@@ -83,8 +84,7 @@ std::string say_pulled(const Models&, const ApiRequest&) { return status_line("s
 Task remove(const Models& models, const ApiRequest& request) {
   if (models.remove_alias(request.model) || models.remove_alias(untagged(request.model))) return nullptr;
   const std::string shown = describe(Json(request.model));
-  std::optional<size_t> served;
-  if (is_served(models, request.model)) served = models.find(request.model);
+  const std::optional<size_t> served = find_served(models, request.model);
   if (served && models.stored_as(*served).empty())
     throw bad_request("model", "{} was given to this server at its start, so its files stay", shown);
   return [&models, store = require_store(models, request.model), name = request.model, shown, served](TaskRun& run) {
