@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -34,12 +35,7 @@ class TwoModels : public ::testing::Test {
     models.push_back({.names = {"small", "alias", "claude-*"}, .completer = &small_});
     models.push_back({.names = {"large", "claude-large"}, .completer = &large_});
     server_ = std::make_unique<Server>(std::move(models), options);
-    thread_ = std::thread([this] { server_->run(); });
-  }
-  ~TwoModels() override {
-    server_->stop();
-    server_->stop();
-    thread_.join();
+    thread_.emplace(*server_);
   }
 
   HttpClient client() const { return HttpClient(server_->port()); }
@@ -53,7 +49,7 @@ class TwoModels : public ::testing::Test {
   std::unique_ptr<Server> server_;
 
  private:
-  std::thread thread_;
+  std::optional<ServerThread> thread_;
 };
 
 TEST_F(TwoModels, AreWatchedOneByOne) {
@@ -157,15 +153,12 @@ class ModelsOnRequest : public ::testing::Test {
       models.back().load = [this, name] { return load(name); };
     }
     server_ = std::make_unique<Server>(std::move(models), options);
-    thread_ = std::thread([this] { server_->run(); });
+    thread_.emplace(*server_);
   }
   ~ModelsOnRequest() override { stop(); }
 
   void stop() {
-    if (!thread_.joinable()) return;
-    server_->stop();
-    server_->stop();
-    thread_.join();
+    thread_.reset();
     server_.reset();
   }
 
@@ -212,7 +205,7 @@ class ModelsOnRequest : public ::testing::Test {
   std::unique_ptr<Server> server_;
 
  private:
-  std::thread thread_;
+  std::optional<ServerThread> thread_;
 };
 
 TEST_F(ModelsOnRequest, AreLoadedByTheirFirstRequest) {

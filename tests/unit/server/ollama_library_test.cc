@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -223,12 +224,7 @@ class ServingLibrary {
       if (name == "ollama:odd") throw invalid("the family odd is unknown");
       return model_named(name);
     });
-    thread_ = std::thread([this] { server_->run(); });
-  }
-  ~ServingLibrary() {
-    server_->stop();
-    server_->stop();
-    thread_.join();
+    thread_.emplace(*server_);
   }
 
   HttpAnswer call(std::string_view method, std::string_view path, const std::string& body) const {
@@ -264,7 +260,7 @@ class ServingLibrary {
   }
 
   std::unique_ptr<Server> server_;
-  std::thread thread_;
+  std::optional<ServerThread> thread_;
 };
 
 TEST(ServedDownloads, AnswerWithoutARestart) {
@@ -302,7 +298,7 @@ TEST(ServedDownloads, LeaveWhenTheyAreDeleted) {
   EXPECT_EQ(library.store->removed, 1);
   for (const char* name : {"other", "ollama:other", "mine"}) EXPECT_EQ(library.ask(name).status, 404) << name;
   EXPECT_EQ(library.tags(), std::vector<std::string>{"first:latest"});
-  EXPECT_EQ(library.remove("other").status, 200) << "the store decides about what is not served";
+  EXPECT_EQ(library.remove("other").status, 200) << "it is not served now, so the store is asked";
   library.pull("other");
   EXPECT_EQ(library.answer("other"), "ollama:other") << "again";
   EXPECT_EQ(library.remove("first").status, 400);

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -22,6 +23,23 @@ inline ServerOptions qwen3_options() {
   return options;
 }
 
+// Runs the server, and stops it without drain and grace period.
+class ServerThread {
+ public:
+  explicit ServerThread(Server& server) : server_(server), thread_([&server] { server.run(); }) {}
+  ~ServerThread() {
+    if (!thread_.joinable()) return;
+    server_.stop();
+    server_.stop();
+    thread_.join();
+  }
+  void join() { thread_.join(); }
+
+ private:
+  Server& server_;
+  std::thread thread_;
+};
+
 class RunningServer {
  public:
   explicit RunningServer(ServerOptions options = {}, const std::function<void(Server&)>& before_run = {},
@@ -32,22 +50,16 @@ class RunningServer {
     server = std::make_unique<Server>(options);
     if (before_run) before_run(*server);
     server->attach(model);
-    thread_ = std::thread([this] { server->run(); });
+    thread_.emplace(*server);
   }
-  ~RunningServer() {
-    if (!thread_.joinable()) return;
-    server->stop();
-    server->stop();
-    thread_.join();
-  }
-  void join() { thread_.join(); }
+  void join() { thread_->join(); }
   uint16_t port() const { return server->port(); }
 
   ScriptedCompleter model;  // set it up before the first request
   std::unique_ptr<Server> server;
 
  private:
-  std::thread thread_;
+  std::optional<ServerThread> thread_;
 };
 
 inline std::string chat_body(const std::string& fields = "") {
