@@ -33,7 +33,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from random_adapter import shapes_of, write_adapter
+from random_adapter import write_adapters
 
 ROOT = Path(__file__).resolve().parent.parent
 WARMUP_SHARE, RSS_SLACK = 0.15, 1.03
@@ -62,31 +62,23 @@ class Server:
         self.completing = [name for name in self.names() if name not in self.embedding]  # also those of adapters
 
     def write_preset(self, quire, models, embedder, adapters):
-        folder = Path(self.folder.name)
-        first = models[0].partition("=")[2] or models[0]
-        shapes = shapes_of(quire, first)
-        for i in range(adapters):
-            write_adapter(folder / f"adapter{i}.gguf", "llama", shapes, i)
-        lora = ", ".join(f'"adapter{i}={folder}/adapter{i}.gguf"' for i in range(adapters))
-        sections = []
+        folder, sections = Path(self.folder.name), []
         for model in models + embedder:
             name, _, path = model.rpartition("=")
             lines = [f"[{name or path}]", f"model = {path}"]
             if model in models:
                 lines.append(f"max-model-len = {MAX_MODEL_LEN}")
             if model == models[0] and adapters:
-                lines.append(f"lora = [{lora}]")
+                written = write_adapters(quire, path, folder, adapters)
+                lines.append("lora = [" + ", ".join(f'"{name}={path}"' for name, path in written.items()) + "]")
             sections.append("\n".join(lines) + "\n")
         preset = folder / "models.ini"
         preset.write_text("\n".join(sections))
         return str(preset)
 
     def names(self):
-        connection = self.connect(10)
-        connection.request("GET", "/v1/models")
-        listed = json.load(connection.getresponse())["data"]
-        connection.close()
-        return [model["id"] for model in listed]
+        """All names that requests may have for a model."""
+        return [model["id"] for model in json.loads(self.get("/v1/models")[1])["data"]]
 
     def logged(self):
         self.log.seek(0)
@@ -106,24 +98,24 @@ class Server:
     def files(self):
         return len(list(self.proc("fd").iterdir()))
 
-    def connect(self, timeout=CLIENT_PATIENCE):
-        return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
-
-    def post(self, path, body):
+    def call(self, method, path, body, timeout):
         """(status, answer)"""
-        connection = self.connect()
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         try:
-            connection.request("POST", path, body if isinstance(body, bytes) else json.dumps(body), {"Content-Type": "application/json"})
+            connection.request(method, path, body, {} if body is None else {"Content-Type": "application/json"})
             response = connection.getresponse()
             return response.status, response.read()
         finally:
             connection.close()
 
+    def get(self, path):
+        return self.call("GET", path, None, 10)
+
+    def post(self, path, body):
+        return self.call("POST", path, body if isinstance(body, bytes) else json.dumps(body), CLIENT_PATIENCE)
+
     def metric(self, name):
-        connection = self.connect(10)
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        connection.close()
+        text = self.get("/metrics")[1].decode()
         return sum(float(value) for value in re.findall(rf"^\w+:{name}(?:{{[^}}]*}})? (\S+)$", text, re.M))
 
     def printed_total(self):
@@ -145,7 +137,7 @@ class Soak:
         rng = random.Random(seed)
         self.prefixes = [self.tokens(rng, n) for n in (40, 300, 700)]
         self.fixed = [self.request(rng, i) for i in range(16 + 2 * len(server.completing))]
-        self.texts = [tuple(rng.choices(range(5, 100), k=k)) for k in (1, 2, 5, 10, 20, 40, 80, 120)]  # token ids
+        self.inputs = [tuple(rng.choices(range(5, 100), k=k)) for k in (1, 2, 5, 10, 20, 40, 80, 120)]  # token ids
         self.answers, self.vectors = [], {}
 
     @staticmethod
@@ -193,23 +185,23 @@ class Soak:
                 sys.exit(f"an ordinary request got HTTP {status}: {answer[:300]}")
             self.answers.append(self.content(answer))
         for model in self.server.embedding:
-            for text in self.texts:
-                status, answer = self.vector(model, text)
+            for ids in self.inputs:
+                status, answer = self.vector(model, ids)
                 if status != 200:
                     sys.exit(f"{model} got HTTP {status}: {answer}")
-                self.vectors[model, text] = answer
+                self.vectors[model, ids] = answer
 
-    def vector(self, model, text):
-        status, answer = self.server.post("/v1/embeddings", {"model": model, "input": text})
+    def vector(self, model, ids):
+        status, answer = self.server.post("/v1/embeddings", {"model": model, "input": ids})
         return status, json.loads(answer)["data"][0]["embedding"] if status == 200 else answer[:300]
 
     def embed(self, rng):
-        model, text = rng.choice(list(self.vectors))
-        status, answer = self.vector(model, text)
+        model, ids = rng.choice(list(self.vectors))
+        status, answer = self.vector(model, ids)
         if status != 200:
             self.complain(f"an embedding: HTTP {status}: {answer}")
-        elif answer != self.vectors[model, text]:
-            self.complain(f"the vector of {text} differs from the one it got alone")
+        elif answer != self.vectors[model, ids]:
+            self.complain(f"the vector of {ids} differs from the one it got alone")
         self.done("embedded")
 
     def repeat(self, rng):
@@ -328,10 +320,7 @@ class Soak:
         while not self.stop.wait(0.5):
             started = time.monotonic()
             try:
-                connection = self.server.connect(10)
-                connection.request("GET", "/health")
-                status = connection.getresponse().status
-                connection.close()
+                status, _ = self.server.get("/health")
             except Exception as error:
                 status = repr(error)
             took = time.monotonic() - started
@@ -411,7 +400,7 @@ def main():
     parser.add_argument("--clients", type=int, default=12, help="number of client threads (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="seed of the clients' choices (default: random, printed)")
     parser.add_argument("--embedder", action="append", default=[], help="a model that embeds texts: NAME=MODEL")
-    parser.add_argument("--adapters", type=int, default=0, help="random adapters of the first model, a GGUF file of the Llama family (default: %(default)s)")
+    parser.add_argument("--adapters", type=int, default=0, help="random adapters of the first model, a GGUF file (default: %(default)s)")
     parser.add_argument("flags", nargs="*", help="flags for quire serve, after --")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
