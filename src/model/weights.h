@@ -180,7 +180,7 @@ struct WeightTotals {
   uint64_t matrix_bytes = 0;  // the matrices alone
   std::string main_type;      // as Weights::main_type
   ExpertTotals experts;       // part of the bytes
-  // Parts of matrix_bytes: each layer's; what is read before the layers, including the embedding; what is read after them.
+  // matrix_bytes by place: in each layer; before the first layer, where the embedding is; and after the last.
   std::vector<uint64_t> layer_bytes;
   uint64_t input_bytes = 0, embedding_bytes = 0, output_bytes = 0;
   PackedMatrix output;  // the output matrix without its data; no rows: the model has none

@@ -18,7 +18,7 @@ struct RowTiles {
   int32_t panel_tiles, row_tiles;
 };
 
-// A block's first panel, in its matrix and in all of them, its first row, and its ranges.
+// Where a block works: its first panel, counted in its matrix and over all matrices, its first row, and its ranges.
 struct RowTile {
   int panel, panel_of_all, row, range_begin, range_end;
 };

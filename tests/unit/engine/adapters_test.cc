@@ -52,8 +52,8 @@ Request adapted(TokenIds prompt, std::string adapter, int max_tokens = 20) {
   return r;
 }
 
-// Requests of different lengths, for the model itself and each adapter in turns. Answers of several pages, so that sequences
-// which fit at first do not in the end.
+// Requests of different lengths, for the model itself and for each adapter in turn. Answers take several pages, so the
+// sequences outgrow a small cache.
 std::vector<Request> adapter_requests(int count) {
   const std::vector<std::string> names = {"", "all", "some", "other", "all"};
   std::vector<Request> requests;

@@ -19,7 +19,7 @@ namespace quire::testing {
 // Of tiny_model(): 2 layers, 2 KV heads, 16 tokens, 32 dimensions, keys and values of bf16.
 inline constexpr size_t kTinyPageBytes = size_t{2} * 2 * 16 * 32 * 2 * 2;
 
-// Prompts do not wait for answers, so that what a step computes does not depend on how long steps take.
+// Schedules by rows alone. With the default targets, a slow machine admits fewer prompts to a step.
 inline void ignore_time(EngineOptions& o) {
   o.tpot_target = kMaxTpotTarget;
   o.ttft_target = 0;
@@ -66,8 +66,8 @@ inline Answers answers(Engine& engine, const Request& r) {
 }
 inline Answer answer(Engine& engine, const Request& r) { return answers(engine, r)[0]; }
 
-// Submits all requests, calls submitted(i, id) after each, and waits until all choices have ended. Without `submitted` no step
-// follows the first answer's before all requests are there: on a busy machine they would otherwise come and go one by one.
+// Submits all requests, calls submitted(i, id) after each, and waits until all choices have ended. Without `submitted`, the engine
+// stops after the first token until all requests are submitted; a busy machine would otherwise run them one by one.
 inline std::vector<Answers> answers_together(Engine& engine, const std::vector<Request>& requests,
                                              const std::function<void(size_t, RequestId)>& submitted = {}) {
   std::vector<Answers> all;

@@ -109,7 +109,7 @@ class ThreadGroup {
       lost_ = "rank " + std::to_string(from) + " does not answer";
       changed_.notify_all();
     }
-    if (inbox.empty()) throw no_resource("{}", lost_);  // what has come is not lost
+    if (inbox.empty()) throw no_resource("{}", lost_);  // what arrived before the loss is still delivered
     Bytes bytes = std::move(inbox.front());
     inbox.pop_front();
     return bytes;
