@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <functional>
 #include <latch>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <string>
@@ -66,8 +67,24 @@ inline Answers answers(Engine& engine, const Request& r) {
 }
 inline Answer answer(Engine& engine, const Request& r) { return answers(engine, r)[0]; }
 
-// Submits all requests, calls submitted(i, id) after each, and waits until all choices have ended. Without `submitted`, the engine
-// stops after the first token until all requests are submitted; a busy machine would otherwise run them one by one.
+// Keeps the engine within the output of a request of its own until the result is counted down. What is submitted meanwhile starts
+// in one step, so that the steps depend on the requests alone.
+inline std::shared_ptr<std::latch> hold(Engine& engine) {
+  auto held = std::make_shared<std::latch>(1), let_go = std::make_shared<std::latch>(1);
+  Request r;
+  r.prompt = {1};
+  r.sampling.max_tokens = 1;
+  engine.submit(r, [=](const Output& out) {
+    if (out.finish == FinishReason::kNone) return;
+    held->count_down();
+    let_go->wait();
+  });
+  held->wait();
+  return let_go;
+}
+
+// Submits all requests, calls submitted(i, id) after each, and waits until all choices have ended. Without `submitted`, all start
+// in one step.
 inline std::vector<Answers> answers_together(Engine& engine, const std::vector<Request>& requests,
                                              const std::function<void(size_t, RequestId)>& submitted = {}) {
   std::vector<Answers> all;
@@ -78,10 +95,9 @@ inline std::vector<Answers> answers_together(Engine& engine, const std::vector<R
   }
   std::mutex mutex;
   std::condition_variable done;
-  std::latch all_submitted(submitted ? 0 : 1);
+  const auto let_go = submitted ? nullptr : hold(engine);
   for (size_t i = 0; i < requests.size(); ++i) {
     const RequestId id = engine.submit(requests[i], [&, i](const Output& out) {
-      all_submitted.wait();
       all[i][static_cast<size_t>(out.choice)].add(out);
       if (out.finish == FinishReason::kNone) return;
       const std::lock_guard lock(mutex);
@@ -89,7 +105,7 @@ inline std::vector<Answers> answers_together(Engine& engine, const std::vector<R
     });
     if (submitted) submitted(i, id);
   }
-  if (!submitted) all_submitted.count_down();
+  if (let_go) let_go->count_down();
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return left == 0; });
   return all;
