@@ -110,6 +110,7 @@ struct EngineOptions {
   // Stages, each with some of the layers, that work on a step one after the other; the answers are the same. CPU only; not
   // together with tensor_parallel_size.
   int pipeline_parallel_size = 1;
+  std::string numa = "auto";  // ranks and stages, and what they read, each on NUMA nodes of their own: auto, off
   // With stages: a step of twice as many rows, or more, is cut into micro-batches of at least so many.
   int micro_batch_rows = 32;
   int max_model_len = 0;  // tokens of prompt plus answer; 0: the model's limit, reduced to what the cache can hold

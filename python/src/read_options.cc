@@ -33,6 +33,7 @@ constexpr EngineOption kEngineOptions[] = {
     {"threads", &EngineOptions::threads},
     {"tensor_parallel_size", &EngineOptions::tensor_parallel_size},
     {"pipeline_parallel_size", &EngineOptions::pipeline_parallel_size},
+    {"numa", &EngineOptions::numa},
     {"micro_batch_rows", &EngineOptions::micro_batch_rows},
     {"max_model_len", &EngineOptions::max_model_len},
     {"max_num_seqs", &EngineOptions::max_num_seqs},

@@ -19,11 +19,17 @@ constexpr uint32_t inside(uint64_t gate) { return static_cast<uint32_t>(gate); }
 
 }  // namespace
 
-Team::Team(int threads) : size_(std::max(1, threads)), shares_(std::make_unique<Share[]>(static_cast<size_t>(size_))) {
+Team::Team(int threads, const std::function<void()>& begin)
+    : size_(std::max(1, threads)), shares_(std::make_unique<Share[]>(static_cast<size_t>(size_))) {
   const BlockSignals leave_signals_to_the_caller;
   threads_.reserve(static_cast<size_t>(size_ - 1));
   try {
-    for (int thread = 1; thread < size_; ++thread) threads_.emplace_back([this, thread] { serve(thread); });
+    for (int thread = 1; thread < size_; ++thread) {
+      threads_.emplace_back([this, thread, begin] {
+        if (begin) begin();
+        serve(thread);
+      });
+    }
   } catch (const std::system_error& e) {
     const size_t started = threads_.size();
     stop();

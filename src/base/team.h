@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -36,8 +37,8 @@ class Team {
     Team* team_ = nullptr;  // nullptr: this thread had the turn already
   };
 
-  // At least 1. Throws Error if the operating system cannot start so many.
-  explicit Team(int threads);
+  // At least 1. begin: called first by each thread that the team starts. Throws Error if the operating system cannot start so many.
+  explicit Team(int threads, const std::function<void()>& begin = {});
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;

@@ -44,6 +44,7 @@ void check_options(const EngineOptions& o) {
         "or lower the second",
         o.max_num_batched_tokens, o.max_num_seqs);
   }
+  if (o.numa != "auto" && o.numa != "off") throw invalid("--numa must be auto or off, not {}", quote(o.numa));
   check_range("--max-model-len", o.max_model_len, 0, std::numeric_limits<int>::max());
   check_range("--tpot-target", o.tpot_target, kMinTpotTarget, kMaxTpotTarget);
   check_range("--ttft-target", o.ttft_target, 0.0, kMaxTtftTarget);
@@ -208,17 +209,23 @@ void LoadedModel::make_executor() {
         cache, runtime.cpu, runtime.team, plan.activation_type, plan.limits,
         StageCut{plan.stage_layers(), plan.micro_batches});
   } else if (plan.ranks > 1) {
-    rank_group = std::make_unique<RankGroup>(runtime.cpu, plan.ranks, runtime.team.size());
+    const Placement placement = place_parts(options.numa, plan.ranks);
+    rank_group = std::make_unique<RankGroup>(runtime.cpu, plan.ranks, runtime.team.size(), placement);
+    if (placement) place_by_ranks(target.config, target.weights, placement, plan.ranks);
     ranks = std::make_unique<RanksExecutor>(target.config, target.weights, cache, *rank_group, plan.activation_type,
                                             plan.limits);
   } else if (!plan.stages.empty()) {
     std::vector<int> widths;
     for (const StagePlan& stage : plan.stages)
       if (!is_last(target.config, stage.layers)) widths.push_back(border_width(target.config, stage.layers.end));
-    stage_group = std::make_unique<StageGroup>(runtime.cpu, runtime.team.size(), widths, plan.limits.max_rows);
+    const Placement placement = place_parts(options.numa, static_cast<int>(plan.stages.size()));
+    stage_group =
+        std::make_unique<StageGroup>(runtime.cpu, runtime.team.size(), widths, plan.limits.max_rows, placement);
+    if (placement) place_by_stages(target.config, target.weights, placement, plan.stage_layers());
     stages = std::make_unique<StagesExecutor>(target.config, target.weights, cache, *stage_group, plan.stage_layers(),
                                               plan.micro_batches, plan.activation_type, plan.limits);
   } else {
+    if (!runtime.device) place_parts(options.numa, 1);
     local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, runtime.backend(),
                                             plan.activation_type, plan.limits);
   }

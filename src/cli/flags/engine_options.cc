@@ -223,6 +223,13 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->group(kComputeGroup)
       ->capture_default_str();
   add_ranks_option(app, o.tensor_parallel_size);
+  app.add_option(
+         "--numa", o.numa,
+         "with -tp or -pp on a machine with several NUMA nodes: auto: each rank computes, and has its weights and "
+         "cache, on nodes of its own; off: anywhere")
+      ->check(CLI::IsMember({"auto", "off"}))
+      ->group(kComputeGroup)
+      ->capture_default_str();
   add_kernels_option(app, o.kernels);
   app.add_option("--device", o.device, "what computes: cpu; cuda or cuda:N, an NVIDIA GPU (docs/cuda.md)")
       ->check(is_device())

@@ -6,10 +6,13 @@ namespace quire {
 
 int threads_of_rank(int rank, int ranks, int threads) { return std::max(1, share_of(threads, rank, ranks).size()); }
 
-RankGroup::RankGroup(const CpuBackend& cpu, int ranks, int threads) : threads_(ranks) {
+RankGroup::RankGroup(const CpuBackend& cpu, int ranks, int threads, const Placement& placement)
+    : threads_(ranks, placement) {
   std::vector<Team*> teams;
   for (int rank = 0; rank < ranks; ++rank)
-    teams.push_back(teams_.emplace_back(std::make_unique<Team>(threads_of_rank(rank, ranks, threads))).get());
+    teams.push_back(
+        teams_.emplace_back(std::make_unique<Team>(threads_of_rank(rank, ranks, threads), placement.thread_start(rank)))
+            .get());
   local_ = std::make_unique<LocalRanks>(teams);
   for (int rank = 0; rank < ranks; ++rank)
     backends_.push_back(std::make_unique<CpuBackend>(cpu, *teams[static_cast<size_t>(rank)], local_->of(rank)));

@@ -21,7 +21,7 @@ int threads_of_rank(int rank, int ranks, int threads);
 class RankGroup {
  public:
   // cpu: whose kernels and tuning all ranks use; must outlive this. threads: of all ranks together. Throws Error (kResource).
-  RankGroup(const CpuBackend& cpu, int ranks, int threads);
+  RankGroup(const CpuBackend& cpu, int ranks, int threads, const Placement& placement = {});
 
   int size() const { return threads_.size(); }
   // A rank's; only a work() of run() may call its operations. Its memory is this process's.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/team.h"
+#include "engine/ranks/placement.h"
 #include "ops/communicator.h"
 
 namespace quire {
@@ -13,7 +14,8 @@ namespace quire {
 class RankThreads {
  public:
   // Throws Error: the operating system cannot start so many.
-  explicit RankThreads(int ranks) : mains_(ranks), errors_(static_cast<size_t>(ranks)) {}
+  RankThreads(int ranks, Placement placement)
+      : placement_(std::move(placement)), mains_(ranks), errors_(static_cast<size_t>(ranks)) {}
 
   int size() const { return mains_.size(); }
 
@@ -22,6 +24,7 @@ class RankThreads {
   template <class Work, class GiveUp>
   std::exception_ptr run(const Work& work, const GiveUp& give_up) {
     mains_.for_tiles(size(), [&](int rank, int) {
+      const MemoryNodes::Visit on_its_nodes = placement_.visit(rank);
       try {
         work(rank);
       } catch (const RankGone&) {
@@ -38,6 +41,7 @@ class RankThreads {
   }
 
  private:
+  const Placement placement_;
   Team mains_;
   std::vector<std::exception_ptr> errors_;  // of the last run(), by rank
 };

@@ -17,7 +17,8 @@ class StageGroup {
  public:
   // cpu: whose kernels and tuning all stages use; must outlive this. threads: of all stages together, which share them as ranks
   // do (threads_of_rank()). widths: as LocalStages takes them. Throws Error (kResource).
-  StageGroup(const CpuBackend& cpu, int threads, std::span<const int> widths, int max_rows);
+  StageGroup(const CpuBackend& cpu, int threads, std::span<const int> widths, int max_rows,
+             const Placement& placement = {});
 
   int size() const { return threads_.size(); }
   // A stage's; only a work() of run() may call its operations. Its memory is this process's.
