@@ -32,7 +32,7 @@ def test_each_combination_is_measured_and_compared_with_its_limit(model):
 
 
 def test_tests_with_adapters_are_compared_with_those_without(model):
-    flags = ("bench", "-m", model, "-p", "16", "-n", "4", "-b", "1,3", "-r", "2", "--adapters", "2", "--adapter-rank", "8")
+    flags = ("bench", "-m", model, "-p", "16", "-n", "4", "-b", "1,3", "-r", "2", "--adapters", "2", "--adapter-rank", "8", "--adapter-modules", "q_proj,v_proj")
     report = quire_json(*flags)
     tests = [(r["test"], r["batch"], r["adapters"]) for r in report["results"]]
     assert tests == [(*test, adapters) for test in (("prefill", 1), ("decode", 1), ("decode", 3)) for adapters in (0, 2)]
@@ -47,6 +47,7 @@ def test_tests_with_adapters_are_compared_with_those_without(model):
     assert all(len(line) <= 80 for line in text.splitlines() if str(model) not in line and not line.startswith("limit:")), text
     assert quire("bench", "-m", model, "--adapters", "-1").returncode == 2
     assert quire("bench", "-m", model, "--adapters", "1", "--adapter-rank", "0").returncode == 2
+    assert quire("bench", "-m", model, "--adapters", "1", "--adapter-modules", "qkv").returncode == 2
 
 
 def test_a_profile_adds_up_to_its_step(model):

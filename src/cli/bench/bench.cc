@@ -21,6 +21,7 @@ struct BenchOptions {
   ProcessFlags processes;
   std::vector<int> prompts = {512}, generate = {128}, depths = {0}, batches = {1};
   int repetitions = 5, adapters = 0, adapter_rank = 16;
+  std::vector<Tensor> adapter_modules;  // empty: all
   bool profile = false, quality = false, json = false;
   std::string text;
   int quality_tokens = 1024;
@@ -51,10 +52,10 @@ std::vector<BenchTest> tests_of(const BenchOptions& o) {
 std::vector<Adapter> random_adapters(LoadedModel& model, const BenchOptions& o) {
   std::vector<Adapter> adapters;
   for (int i = 0; i < o.adapters; ++i)
-    adapters.push_back(random_adapter(model.target.config, model.target.weights, o.adapter_rank,
+    adapters.push_back(random_adapter(model.target.config, model.target.weights, o.adapter_modules, o.adapter_rank,
                                       static_cast<uint64_t>(i), model.runtime.backend(), model.runtime.team));
   if (!adapters.empty() && adapters[0].changes.empty())
-    throw unsupported("{} has no linears that adapters can change", model.info.name);
+    throw unsupported("{} has no linears that these adapters can change", model.info.name);
   for (int i = 0; i < o.adapters; ++i) model.set_adapter(i, adapters[static_cast<size_t>(i)]);
   return adapters;
 }
@@ -136,9 +137,20 @@ void add_bench_command(CLI::App& app) {
                    "measure each test also with so many random LoRA adapters, one a sequence in turn; 0: without")
       ->check(CLI::Range(0, kMaxAdapters))
       ->capture_default_str();
-  command->add_option("--adapter-rank", o->adapter_rank, "their rank; they change all linears that adapters can change")
+  command->add_option("--adapter-rank", o->adapter_rank, "their rank")
       ->check(CLI::Range(1, kMaxAdapterRank))
       ->capture_default_str();
+  command
+      ->add_option("--adapter-modules", o->adapter_modules,
+                   "the linears that they change, as q_proj,v_proj; by default all that adapters can change")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Tensor>{{"q_proj", Tensor::kQ},
+                                                                        {"k_proj", Tensor::kK},
+                                                                        {"v_proj", Tensor::kV},
+                                                                        {"o_proj", Tensor::kO},
+                                                                        {"gate_proj", Tensor::kGate},
+                                                                        {"up_proj", Tensor::kUp},
+                                                                        {"down_proj", Tensor::kDown}}));
   command->add_flag("--json", o->json, "print the results as a JSON object");
   constexpr const char* kMoreGroup = "Profile and quality";
   command

@@ -1,5 +1,6 @@
 #include "model/adapter/random_adapter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <list>
 #include <vector>
@@ -23,11 +24,12 @@ uint64_t next_random(uint64_t& state) {
 }
 
 struct RandomVisitor : TensorVisitor {
-  RandomVisitor(const ModelConfig& c, int r, uint64_t seed, bool f, Adapter& a)
-      : config(c), rank(r), state(seed), folds(f), adapter(a) {}
+  RandomVisitor(const ModelConfig& c, std::span<const Tensor> t, int r, uint64_t seed, bool f, Adapter& a)
+      : config(c), changed(t), rank(r), state(seed), folds(f), adapter(a) {}
 
   void matrix(const Slot& slot, int rows, int cols, Linear& linear) override {
     if (!is_changeable(config, slot)) return;
+    if (!changed.empty() && std::ranges::find(changed, slot.tensor) == changed.end()) return;
     LowRank& change = adapter.changes[&linear];  // references to a map's values stay valid
     add(change.down.weight, rank, cols);
     // A folded matrix has numbers everywhere: what the inputs are zero for counts for nothing.
@@ -55,6 +57,7 @@ struct RandomVisitor : TensorVisitor {
   }
 
   const ModelConfig& config;
+  const std::span<const Tensor> changed;
   const int rank;
   uint64_t state;
   const bool folds;
@@ -66,11 +69,11 @@ struct RandomVisitor : TensorVisitor {
 
 }  // namespace
 
-Adapter random_adapter(const ModelConfig& config, const Weights& weights, int rank, uint64_t seed, Backend& backend,
-                       Team& team) {
+Adapter random_adapter(const ModelConfig& config, const Weights& weights, std::span<const Tensor> changed, int rank,
+                       uint64_t seed, Backend& backend, Team& team) {
   Adapter adapter;
   adapter.rank = rank;
-  RandomVisitor visitor(config, rank, seed, backend.folds_low_rank(), adapter);
+  RandomVisitor visitor(config, changed, rank, seed, backend.folds_low_rank(), adapter);
   visit_tensors(config, const_cast<Weights&>(weights), visitor);  // only looks at them
   adapter.memory = BackendMemory(backend, visitor.bytes);
   pack_matrices(visitor.jobs, backend, adapter.memory.data(), "random adapter", {}, team, {});
