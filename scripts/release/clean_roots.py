@@ -21,6 +21,7 @@ from release.contents import ROOT
 
 DEBIAN, UBUNTU = "http://deb.debian.org/debian", "http://archive.ubuntu.com/ubuntu"
 MIRRORS = {"bullseye": DEBIAN, "bookworm": DEBIAN, "trixie": DEBIAN, "jammy": UBUNTU, "noble": UBUNTU}
+DEBOOTSTRAP = Path("/usr/share/debootstrap/scripts")  # one for each suite that it knew when it was released
 MODEL = ROOT / "tests/golden/data/models/llama"
 MODELS = Path(os.environ.get("QUIRE_MODELS") or Path.home() / ".cache/quire/models")
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -225,6 +226,10 @@ def make_root(suite, folder):
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
     command = ["debootstrap", "--variant=minbase", "--include=python3,python3-venv", suite, root, MIRRORS[suite]]
+    if MIRRORS[suite] == UBUNTU:
+        command[1:1] = ["--components=main,universe"]
+        if not (DEBOOTSTRAP / suite).exists():
+            command.append(DEBOOTSTRAP / "gutsy")  # what all later suites are links to
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         raise Skipped(f"debootstrap fails: {done.stdout.strip().splitlines()[-1]}")
