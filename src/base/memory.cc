@@ -8,7 +8,6 @@
 
 namespace quire {
 namespace {
-constexpr size_t kHugePage = size_t{2} << 20;
 size_t whole_pages(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
 }  // namespace
 

@@ -6,6 +6,8 @@
 
 namespace quire {
 
+inline constexpr size_t kHugePage = size_t{2} << 20;
+
 // Owns zeroed, 2 MiB-aligned memory and asks for huge pages: with 4 KiB pages, decoding does not reach the memory's
 // bandwidth (docs/performance.md). Pages lie on the node that first touches them. Throws Error (kResource).
 class LargeBuffer {

@@ -23,8 +23,8 @@ struct NodeRange {
 // has at least one of its own.
 NodeRange nodes_of_part(int part, int parts, int nodes);
 
-// The nodes that have memory and cores which this process may use. Memory without cores, and the second memory of the same cores
-// (HBM beside DRAM), do not count.
+// The nodes that have memory and cores which this process may use. Left out are memory without cores, and the second memory of cores
+// that have two (HBM beside DRAM).
 class MemoryNodes {
  public:
   // This machine's. synthetic: of a made-up machine, in hwloc's words ("node:2 core:8 pu:1"), on which nothing is bound.

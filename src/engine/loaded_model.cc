@@ -225,7 +225,6 @@ void LoadedModel::make_executor() {
     stages = std::make_unique<StagesExecutor>(target.config, target.weights, cache, *stage_group, plan.stage_layers(),
                                               plan.micro_batches, plan.activation_type, plan.limits);
   } else {
-    if (!runtime.device) place_parts(options.numa, 1);
     local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, runtime.backend(),
                                             plan.activation_type, plan.limits);
   }

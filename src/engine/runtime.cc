@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "engine/device.h"
+#include "engine/ranks/placement.h"
 #include "model/families.h"
 #include "ops/process_group.h"
 
@@ -76,7 +77,10 @@ Runtime::Runtime(const EngineOptions& options)
       device(open_device(options.device, cpu)),
       memory(memory_budget(options, device.get())),
       one_rank(options.processes != nullptr),
-      rank(options.processes ? options.processes->rank() : 0) {}
+      rank(options.processes ? options.processes->rank() : 0) {
+  if (!device && !options.processes && options.tensor_parallel_size == 1 && options.pipeline_parallel_size == 1)
+    suggest_ranks(options.numa);
+}
 
 Machine Runtime::machine(size_t bytes) {
   Backend& used = backend();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/memory.h"
 
 namespace quire {
 namespace {
@@ -56,7 +57,6 @@ Error cut_off(const std::filesystem::path& path, size_t had, size_t has) {
 // Replaces mapped pages of a file by copies of them at the same address. A page that a private mapping has written to would
 // not do: it goes when the file is cut.
 void copy_pages(std::byte* data, size_t size) {
-  constexpr size_t kHugePage = size_t{2} << 20;
   void* const area = ::mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (area == MAP_FAILED) return;
   ::madvise(area, size + kHugePage, MADV_HUGEPAGE);

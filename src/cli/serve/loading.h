@@ -23,8 +23,8 @@ void block_ends();
 // server is ready. If that fails, the server stops.
 class Loading {
  public:
-  // common: what several models share: threads, kernels, device, memory, and what is reserved of it for requests. flags and
-  // common also count for models that clients have downloaded.
+  // common: the options that all models share: threads, kernels, device, and memory with its part for requests. Models that
+  // clients have downloaded get flags and common, too.
   Loading(std::vector<ModelOrder> orders, ModelFlags flags, EngineOptions common, Server& server);
 
   bool busy() const { return !ended_ || (!failure_ && server_.models().changing()); }  // a model is being loaded

@@ -7,13 +7,12 @@
 #include <system_error>
 #include <utility>
 
+#include "base/memory.h"
 #include "model/tensors.h"
 #include "ops/communicator.h"
 
 namespace quire {
 namespace {
-
-constexpr size_t kHugePage = size_t{2} << 20;
 
 // Moves huge pages, each to the part that has its middle, until the system refuses.
 class Mover {
@@ -65,13 +64,18 @@ std::function<void()> Placement::thread_start(int part) const {
 }
 
 Placement place_parts(std::string_view numa, int parts) {
-  if (numa == "off") return {};
+  if (numa == "off" || parts == 1) return {};
   auto nodes = std::make_shared<const MemoryNodes>();
   if (nodes->size() == 1) return {};
-  if (parts > 1) return {std::move(nodes), parts};
-  spdlog::info("this machine has {} NUMA nodes: with -tp {}, each reads its share of the weights from its own memory",
-               nodes->size(), nodes->size());
-  return {};
+  return {std::move(nodes), parts};
+}
+
+void suggest_ranks(std::string_view numa) {
+  if (numa == "off") return;
+  if (const MemoryNodes nodes; nodes.size() > 1)
+    spdlog::info(
+        "this machine has {0} NUMA nodes: with -tp {0}, each reads its share of the weights from its own memory",
+        nodes.size());
 }
 
 size_t place_by_ranks(const ModelConfig& config, const Weights& weights, const Placement& placement, int ranks) {

@@ -32,9 +32,10 @@ class Placement {
   int parts_ = 1;
 };
 
-// EngineOptions::numa, for so many ranks or stages: with "auto", on the nodes of this machine, if it has several. Tells users of
-// one rank what they miss.
+// EngineOptions::numa, for so many ranks or stages: with "auto", on the nodes of this machine, if it has several.
 Placement place_parts(std::string_view numa, int parts);
+// For one rank: logs that several would help, if this machine has several nodes and `numa` is "auto".
+void suggest_ranks(std::string_view numa);
 
 // Moves the weights that each rank reads to its nodes. Returns how many bytes; 0 if the system refuses, which is logged.
 size_t place_by_ranks(const ModelConfig& config, const Weights& weights, const Placement& placement, int ranks);

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <atomic>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "base/memory.h"
@@ -50,6 +52,7 @@ TEST(MemoryNodes, LetThreadsRunWhereTheyRanBefore) {
     const MemoryNodes::Visit visit(&here, {0, 1});
     ASSERT_EQ(sched_getaffinity(0, sizeof within, &within), 0);
     EXPECT_GE(CPU_COUNT(&within), here.cores({0, 1}));
+    if (here.size() > 1) EXPECT_LT(CPU_COUNT(&within), CPU_COUNT(&before));
     for (size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) EXPECT_LE(CPU_ISSET(cpu, &within), CPU_ISSET(cpu, &before)) << cpu;
   }
   ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
@@ -78,9 +81,14 @@ TEST(MemoryNodes, TakeMemory) {
 TEST(MemoryNodes, HoldTheThreadsOfATeam) {
   const MemoryNodes here;
   const NodeRange last{here.size() - 1, here.size()};
-  Team team(4, [&] { here.run_on(last); });
+  std::atomic<int> begun{0};
+  std::optional<Team> team;
+  team.emplace(4, [&] {
+    ++begun;
+    here.run_on(last);
+  });
   std::vector<int> cpus(64, -1);
-  team.for_tiles(64, [&](int tile, int thread) {
+  team->for_tiles(64, [&](int tile, int thread) {
     cpu_set_t allowed;
     if (thread > 0 && sched_getaffinity(0, sizeof allowed, &allowed) == 0)
       cpus[static_cast<size_t>(tile)] = CPU_COUNT(&allowed);
@@ -88,6 +96,8 @@ TEST(MemoryNodes, HoldTheThreadsOfATeam) {
   for (const int count : cpus) {
     if (count >= 0) EXPECT_GE(count, here.cores(last));
   }
+  team.reset();
+  EXPECT_EQ(begun, 3) << "all but the thread that made the team";
 }
 
 }  // namespace

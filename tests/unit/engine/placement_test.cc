@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/memory.h"
 #include "engine/loaded_model.h"
 #include "model/synth.h"
 #include "model/tensors.h"
@@ -15,8 +16,6 @@
 
 namespace quire {
 namespace {
-
-constexpr size_t kHugePage = size_t{2} << 20;
 
 // A model whose matrices are many pages.
 class PlacementOfWeights : public ::testing::Test {
@@ -55,7 +54,7 @@ TEST_F(PlacementOfWeights, IsOnceForEach) {
   EXPECT_GE(place_by_stages(config(), weights(), placement, layers), large - 4 * kHugePage);
 }
 
-// On a machine with one node, only that nothing is refused.
+// With one node, this only shows that moving is not refused.
 TEST_F(PlacementOfWeights, IsWhereTheirRanksCompute) {
   const Placement placement(std::make_shared<const MemoryNodes>(), 2);
   if (place_by_ranks(config(), weights(), placement, 2) == 0) GTEST_SKIP() << "the system moves no memory";
