@@ -4,8 +4,8 @@
   tarball  quire-VERSION-linux-MACHINE.tar.gz: the program, linked statically, with man pages and completions
   deb      quire_VERSION_ARCHITECTURE.deb: the same with a systemd unit, for every Debian and Ubuntu
   image    quire-VERSION-MACHINE.oci.tar: a container image of the program and certificates
-  wheel    the Python package, with the same program
-  program  only the program, in build/portable, with what `./dev wheel` puts beside it
+  wheel    the Python package, whose module has the same program inside
+  program  only the program, in build/portable, with what `./dev wheel` says of its libraries
 
 Also writes the list of components (SPDX) and SHA256SUMS. The bytes depend on the commit and the build packages alone.
 """

@@ -246,6 +246,9 @@ class AsyncLLM:
             self._forget(ticket)
 
 
+AsyncLLMEngine = AsyncLLM
+
+
 def _serve(reference: "weakref.ref[AsyncLLM]", queue: _quire.AnswerQueue, closed: threading.Event) -> None:
     while not closed.is_set():
         tickets = queue.wait(1.0)

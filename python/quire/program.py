@@ -1,13 +1,16 @@
-"""The program `quire` of the wheel."""
+"""The program `quire` of the package: it is part of the module."""
 
 import os
+import signal
 import sys
-from pathlib import Path
+
+from . import _quire
 
 
 def main() -> None:
-    """Becomes the program, with the same arguments."""
-    program = Path(__file__).with_name("bin") / "quire"
-    if not program.exists():
-        sys.exit(f"quire: {program} is missing; install the package's wheel, or build the program with ./dev build")
-    os.execv(program, ["quire", *sys.argv[1:]])
+    """Runs the program with this process's arguments, and ends the process."""
+    # As for any program; Python has handlers of its own.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    code = _quire.run_program(["quire", *sys.argv[1:]])
+    os._exit(code)  # the program has written all; nothing of Python's is left to do

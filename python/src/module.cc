@@ -1,9 +1,14 @@
 // The module quire._quire: the engine's public interface for the package in python/quire.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <exception>
+#include <string>
+#include <vector>
 
+#include "base/static_program.h"
+#include "cli/program.h"
 #include "engine_handle.h"
 #include "quire/machine.h"
 #include "quire/text.h"
@@ -46,6 +51,9 @@ double pair_score(const nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::
 }  // namespace
 
 NB_MODULE(_quire, module) {
+#ifdef QUIRE_ALL_INSIDE
+  find_certificates();
+#endif
   nb::set_leak_warnings(false);  // a daemon thread may hold an engine when the interpreter ends
   nb::register_exception_translator(translate, nullptr);
   bind_engine(module);
@@ -59,6 +67,17 @@ NB_MODULE(_quire, module) {
   module.def(
       "default_tuning_file", [] { return default_tuning_file().string(); },
       "Where the program keeps its measurements of loops.");
+  module.def(
+      "run_program",
+      [](std::vector<std::string> arguments) {
+        std::vector<char*> argv;
+        for (std::string& argument : arguments) argv.push_back(argument.data());
+        argv.push_back(nullptr);
+        return run_program(static_cast<int>(arguments.size()), argv.data());
+      },
+      nb::arg("arguments"), nb::call_guard<nb::gil_scoped_release>(),
+      "The exit code of the program with these arguments, of which the first is its name. For processes that do "
+      "nothing else.");
   module.attr("version") = QUIRE_VERSION;
 }
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import platform
 import re
 import subprocess
 from dataclasses import dataclass, field
@@ -81,7 +82,9 @@ def components_of(build, static_libraries):
     """The Components of build/quire_static. static_libraries: the folder of static_libraries.sh."""
     own = {line.split()[0]: line.split()[1:] for line in (static_libraries / "sources").read_text().splitlines()}
     archives = linked_archives(build / "quire_static.map")
-    owner = owners([path for path in archives + included_headers(build) if not path.startswith(str(static_libraries))])
+    # Of an archive of static_libraries.sh, the distribution's package has the licence.
+    shipped = [f"/usr/lib/{platform.machine()}-linux-gnu/{Path(path).name}" for path in archives if path.startswith(str(static_libraries))]
+    owner = owners([path for path in archives + included_headers(build) if not path.startswith(str(static_libraries))] + shipped)
     versions = {source: version for source, version in own.values()}
     found = {}
     if owner:

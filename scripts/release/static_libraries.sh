@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the static libraries that Debian does not offer, or only with dependencies that exist only as shared libraries, from the
-# distribution's own sources, into build/static-libraries: lib/*.a, and `sources` with a line "LIBRARY SOURCE VERSION" for each.
+# Builds the static libraries that Debian does not offer, or not for shared libraries (as the Python module is), or only with
+# dependencies that exist only as shared libraries, from the distribution's own sources, into build/static-libraries: lib/*.a, and `sources` with a line "LIBRARY SOURCE VERSION" for each.
 # They fit the headers that Quire is compiled with: within a release of Debian, only fixes change. Does nothing if that was done
 # before; `rm -r build/static-libraries` takes later fixes in.
 set -euo pipefail
@@ -19,7 +19,7 @@ done
 apt=(-qq -o "Dir::Etc::sourcelist=$folder/apt/old.list" -o "Dir::Etc::sourceparts=$folder/apt" -o "Dir::State::lists=$folder/apt/lists"
   -o "Dir::Cache=$folder/apt/cache" -o APT::Sandbox::User=root)
 apt-get "${apt[@]}" update
-(cd "$folder/source" && apt-get "${apt[@]}" source fmtlib spdlog prometheus-cpp curl hwloc zeromq3) >"$folder/log/sources" 2>&1 || {
+(cd "$folder/source" && apt-get "${apt[@]}" source fmtlib spdlog prometheus-cpp curl hwloc zeromq3 ncurses libedit) >"$folder/log/sources" 2>&1 || {
   cat "$folder/log/sources" >&2
   echo "static_libraries.sh: the sources of Debian's packages cannot be had (see above)" >&2
   exit 1
@@ -69,6 +69,19 @@ source=$(echo "$folder/source/hwloc"-*/)
 logged hwloc make -C "$source/hwloc" -j "$jobs"
 cp "$source"/hwloc/.libs/libhwloc.a "$folder/lib/"
 keep hwloc hwloc
+# What libedit needs of ncurses. Descriptions of terminals lie where Debian, and others, have them.
+source=$(echo "$folder/source/ncurses"-*/)
+(cd "$source" && logged tinfo ./configure --with-termlib=tinfo --enable-widec --without-shared --without-debug --without-cxx --without-cxx-binding \
+  --without-ada --without-manpages --without-progs --without-tests --disable-db-install --with-default-terminfo-dir=/usr/share/terminfo \
+  --with-terminfo-dirs=/etc/terminfo:/lib/terminfo:/usr/share/terminfo)
+logged tinfo make -C "$source" -j "$jobs" libs
+cp "$source/lib/libtinfo.a" "$folder/lib/"
+keep tinfo ncurses
+source=$(echo "$folder/source/libedit"-*/)
+(cd "$source" && logged edit ./configure --enable-static --disable-shared --with-pic --disable-examples)
+logged edit make -C "$source/src" -j "$jobs"
+cp "$source/src/.libs/libedit.a" "$folder/lib/"
+keep edit libedit
 
 rm -rf "$folder"/{source,apt}
 mv "$folder/sources.new" "$folder/sources"

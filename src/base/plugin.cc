@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/program_file.h"
 #include "base/static_program.h"
 
 namespace quire {
 namespace {
 
 std::vector<std::filesystem::path> places_of(const std::string& file) {
-  std::error_code unknown;
-  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path();
+  const std::filesystem::path folder = program_file().parent_path();
   return {folder / file, folder / "../lib/quire" / file};
 }
 

@@ -44,6 +44,10 @@ void adapt_static_program() {
   ::__nss_configure_lookup("hosts", "files dns");
   ::__nss_configure_lookup("passwd", "files");
   ::setenv("LC_ALL", "C.UTF-8", 1);
+  find_certificates();
+}
+
+void find_certificates() {
   if (is_set("SSL_CERT_FILE") || is_set("SSL_CERT_DIR")) return;
   for (const char* file : kCertificateFiles) {
     if (::access(file, R_OK) != 0) continue;

@@ -8,10 +8,13 @@ namespace quire {
 bool is_static_program();
 
 // In a static program, replaces what it would look up in shared libraries or in Debian's places alone; in others it does nothing.
-// Call it first in main: it sets environment variables, which no other thread may read meanwhile.
+// Call it first: it sets environment variables, which no other thread may read meanwhile.
 //  - Hosts come from /etc/hosts and DNS, users from /etc/passwd. Other sources of nsswitch.conf are shared libraries.
 //  - LC_ALL is C.UTF-8, which the C library contains: locales of the system are data for the system's C library.
-//  - SSL_CERT_FILE names the system's certificates, unless it or SSL_CERT_DIR is set.
+//  - find_certificates().
 void adapt_static_program();
+
+// SSL_CERT_FILE names the system's certificates, unless it or SSL_CERT_DIR is set: for code that has Debian's OpenSSL inside.
+void find_certificates();
 
 }  // namespace quire

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/files/checksum.h"
 #include "base/files/mapped_file.h"
+#include "base/program_file.h"
 #include "engine/dtype_names.h"
 #include "engine/runtime.h"
 #include "model/families.h"
@@ -36,7 +37,7 @@ std::string content_of(const std::filesystem::path& file) {
 Json order_of(const CLI::App& command, const Checkpoint& checkpoint) {
   Json order = Json::object();
   // The program itself, not its version: bits of two builds may differ.
-  order["the program"] = fmt::format("{} {}", QUIRE_VERSION, content_of("/proc/self/exe"));
+  order["the program"] = fmt::format("{} {}", QUIRE_VERSION, content_of(program_file()));
   order["the model"] = model_fingerprint(checkpoint);
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();

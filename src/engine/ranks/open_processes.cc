@@ -6,6 +6,7 @@
 #include "base/files/checksum.h"
 #include "base/files/mapped_file.h"
 #include "base/plugin.h"
+#include "base/program_file.h"
 #include "engine/ranks/agreement.h"
 #include "engine/ranks/rank_group.h"
 #include "ops/backend_version.h"
@@ -13,7 +14,7 @@
 namespace quire {
 namespace {
 
-std::string this_program() { return fmt::format("{:016x}", checksum(MappedFile("/proc/self/exe").bytes())); }
+std::string this_program() { return fmt::format("{:016x}", checksum(MappedFile(program_file()).bytes())); }
 
 }  // namespace
 
