@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Compares the forecast of quire plan --cluster with servers that run: so many processes of this machine, which take turns.
 
-Each process has --threads threads. While one is measured for the forecast, the others are measured, too, because they share
-the memory. Give all of them together no more threads than there are cores.
+Each process has --threads threads. For the forecast, as many are measured at the same time as there are cores for, because they
+share the memory. With more processes than that, keep the rate so low that few of them work at the same time.
 """
 
 import argparse
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -61,7 +62,8 @@ def forecast(arguments, load):
         json.dump({"replicas": arguments.replicas}, file)
         file.flush()
         command = [QUIRE, "plan", arguments.model, "-t", str(arguments.threads), "--cluster", file.name, *load, "--prompt", str(arguments.prompt), "--json"]
-        runs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(arguments.replicas)]
+        together = max(1, min(arguments.replicas, len(os.sched_getaffinity(0)) // arguments.threads))
+        runs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(together)]
         clusters = [json.loads(run.communicate()[0])["clusters"][0] for run in runs]
     return {name: median(c[what][f"{of}_ms"] for c in clusters) for name, what, of in FIGURES}
 

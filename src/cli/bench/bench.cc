@@ -150,7 +150,9 @@ void add_bench_command(CLI::App& app) {
                                                                         {"o_proj", Tensor::kO},
                                                                         {"gate_proj", Tensor::kGate},
                                                                         {"up_proj", Tensor::kUp},
-                                                                        {"down_proj", Tensor::kDown}}));
+                                                                        {"down_proj", Tensor::kDown}})
+                      .description(""))
+      ->type_name("NAME[,NAME...]");
   command->add_flag("--json", o->json, "print the results as a JSON object");
   constexpr const char* kMoreGroup = "Profile and quality";
   command

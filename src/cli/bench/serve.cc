@@ -167,9 +167,11 @@ void add_bench_serve_command(CLI::App& bench) {
   command
       ->add_option("--prompts", f->load.prompts,
                    "tokens: ids, exact lengths; text: words; chat: words, sent to /chat/completions")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, PromptKind>{
-          {"tokens", PromptKind::kTokens}, {"text", PromptKind::kText}, {"chat", PromptKind::kChat}}))
-      ->option_text("{tokens,text,chat} [tokens]")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, PromptKind>{{"tokens", PromptKind::kTokens},
+                                                                            {"text", PromptKind::kText},
+                                                                            {"chat", PromptKind::kChat}})
+                      .description(""))
+      ->type_name("tokens|text|chat")
       ->group(group);
   command
       ->add_flag("--any-length", f->any_length,
