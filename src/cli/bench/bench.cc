@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/bench/report.h"
 #include "cli/commands.h"
+#include "cli/flags/choice_flag.h"
 #include "cli/flags/engine_options.h"
 #include "cli/flags/process_flags.h"
 #include "engine/ranks/follow.h"
@@ -26,6 +27,15 @@ struct BenchOptions {
   std::string text;
   int quality_tokens = 1024;
 };
+
+// As PEFT names them.
+constexpr NameTable<Tensor, 7> kAdapterModuleNames{{{Tensor::kQ, "q_proj"},
+                                                    {Tensor::kK, "k_proj"},
+                                                    {Tensor::kV, "v_proj"},
+                                                    {Tensor::kO, "o_proj"},
+                                                    {Tensor::kGate, "gate_proj"},
+                                                    {Tensor::kUp, "up_proj"},
+                                                    {Tensor::kDown, "down_proj"}}};
 
 std::vector<BenchTest> tests_of(const BenchOptions& o) {
   std::vector<BenchTest> tests;
@@ -140,19 +150,8 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--adapter-rank", o->adapter_rank, "their rank")
       ->check(CLI::Range(1, kMaxAdapterRank))
       ->capture_default_str();
-  command
-      ->add_option("--adapter-modules", o->adapter_modules,
-                   "the linears that they change, as q_proj,v_proj; by default all that adapters can change")
-      ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Tensor>{{"q_proj", Tensor::kQ},
-                                                                        {"k_proj", Tensor::kK},
-                                                                        {"v_proj", Tensor::kV},
-                                                                        {"o_proj", Tensor::kO},
-                                                                        {"gate_proj", Tensor::kGate},
-                                                                        {"up_proj", Tensor::kUp},
-                                                                        {"down_proj", Tensor::kDown}})
-                      .description(""))
-      ->type_name("NAME[,NAME...]");
+  add_choices(*command, "--adapter-modules", o->adapter_modules, kAdapterModuleNames,
+              "the linears that they change, as q_proj,v_proj; by default all that adapters can change");
   command->add_flag("--json", o->json, "print the results as a JSON object");
   constexpr const char* kMoreGroup = "Profile and quality";
   command

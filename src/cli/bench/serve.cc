@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "cli/bench/bench.h"
+#include "cli/flags/choice_flag.h"
 #include "cli/flags/engine_options.h"
 #include "cli/flags/workload_flags.h"
 #include "cli/terminal/progress.h"
@@ -29,6 +30,9 @@ struct ServeBenchFlags {
   std::string cache;  // cold, warm or any; empty: derived from the workload
   bool json = false, seed_given = false, any_length = false;
 };
+
+constexpr NameTable<PromptKind, 3> kPromptKindNames{
+    {{PromptKind::kTokens, "tokens"}, {PromptKind::kText, "text"}, {PromptKind::kChat, "chat"}}};
 
 // Defaults of --requests.
 constexpr int kOpenLoopRequests = 100;
@@ -164,14 +168,8 @@ void add_bench_serve_command(CLI::App& bench) {
   group = "Requests";
   add("--model", f->load.model, "model name in the requests (default: the first that the server lists)");
   add("--api-key", f->load.api_key, "bearer token (default: $OPENAI_API_KEY)")->type_name("KEY");
-  command
-      ->add_option("--prompts", f->load.prompts,
-                   "tokens: ids, exact lengths; text: words; chat: words, sent to /chat/completions")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, PromptKind>{{"tokens", PromptKind::kTokens},
-                                                                            {"text", PromptKind::kText},
-                                                                            {"chat", PromptKind::kChat}})
-                      .description(""))
-      ->type_name("tokens|text|chat")
+  add_choice(*command, "--prompts", f->load.prompts, kPromptKindNames,
+             "tokens: ids, exact lengths; text: words; chat: words, sent to /chat/completions")
       ->group(group);
   command
       ->add_flag("--any-length", f->any_length,

@@ -27,4 +27,17 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flags, Enum& value, co
       ->default_str(std::string(find_name(table, value)));
 }
 
+// Reads names of the table, with commas between them, into `values`; without the flag it stays as it is.
+template <class Enum, size_t N>
+CLI::Option* add_choices(CLI::App& app, const std::string& flags, std::vector<Enum>& values,
+                         const NameTable<Enum, N>& table, const std::string& help) {
+  const auto set = [&values, &table](const std::vector<std::string>& names) {
+    values.clear();
+    for (const std::string& name : names) values.push_back(find_value(table, name).value());
+  };
+  return app.add_option_function<std::vector<std::string>>(flags, set, help)
+      ->check(CLI::IsMember(names_of(table)))
+      ->delimiter(',');
+}
+
 }  // namespace quire
