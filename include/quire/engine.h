@@ -125,6 +125,8 @@ struct EngineOptions {
   SchedulerKind scheduler = SchedulerKind::kContinuous;
   // Take tokens that a constraint leaves no choice about without sampling them: the same answers, sooner.
   bool forced_tokens = true;
+  // On a GPU, bring only the logits that decide to the host, which samples: the same answers, sooner (docs/cuda.md).
+  bool device_sampling = true;
   Speculation speculative = Speculation::kOff;     // the same answers, in fewer steps
   std::string draft_model = {};                    // as `model`, with the same vocabulary
   std::string eagle_head = {}, medusa_heads = {};  // a safetensors file, or a folder with one
@@ -393,6 +395,7 @@ struct EngineStats {
 
   uint64_t gathered_bytes = 0;  // results that the first of several ranks has received from the others
   uint64_t stage_bytes = 0;     // of rows that stages of this process have sent to the next ones
+  uint64_t logits_bytes = 0;    // of logits that steps have brought from a GPU to the host
 };
 
 // Threads, kernels and memory that several engines share. Opaque.

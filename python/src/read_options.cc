@@ -42,6 +42,7 @@ constexpr EngineOption kEngineOptions[] = {
     {"kv_cache", &EngineOptions::kv_cache},
     {"chunked_prefill", &EngineOptions::chunked_prefill},
     {"forced_tokens", &EngineOptions::forced_tokens},
+    {"device_sampling", &EngineOptions::device_sampling},
     {"draft_model", &EngineOptions::draft_model},
     {"eagle_head", &EngineOptions::eagle_head},
     {"medusa_heads", &EngineOptions::medusa_heads},

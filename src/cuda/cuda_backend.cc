@@ -67,6 +67,8 @@ std::span<std::byte> CudaBackend::view(std::byte* from, size_t bytes, HostCopy& 
   return to;
 }
 
+void CudaBackend::read(std::byte* from, std::span<std::byte> to) { device_->download(to.data(), from, to.size()); }
+
 void CudaBackend::copy(std::byte* to, const std::byte* from, size_t bytes) { device_->copy(to, from, bytes); }
 
 void CudaBackend::take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) {

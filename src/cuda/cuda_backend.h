@@ -24,6 +24,7 @@ class CudaBackend final : public Backend {
   std::string_view name() const override { return "cuda"; }
   Activations default_activations() const override { return Activations::kBf16; }
   std::optional<size_t> own_memory() const override { return device_->free_memory(); }
+  bool picks_logits() const override { return true; }
   int packing_version() const override;
   // Throws Error (kUnsupported): activations are neither bf16 nor f32.
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override;
@@ -37,6 +38,7 @@ class CudaBackend final : public Backend {
   std::byte* allocate_host(size_t bytes) override;
   void free_host(std::byte* memory, size_t bytes) override;
   std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) override;
+  void read(std::byte* from, std::span<std::byte> to) override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) override;
 

@@ -9,6 +9,7 @@
 #include "cuda/linear/embedding.h"
 #include "cuda/linear/linear.h"
 #include "cuda/rows.h"
+#include "cuda/sample.h"
 #include "quire/error.h"
 
 namespace quire::cuda {
@@ -27,6 +28,10 @@ std::vector<InputBuffers::Need> input_needs(const OperationLimits& l) {
   return needs;
 }
 
+size_t picked_bytes(const OperationLimits& limits) {
+  return static_cast<size_t>(limits.max_picked) * Pick::kWordsPerRow * sizeof(uint32_t);
+}
+
 }  // namespace
 
 CudaOperations::CudaOperations(Device& device, bool graphs, Activations activations, const OperationLimits& limits)
@@ -34,6 +39,7 @@ CudaOperations::CudaOperations(Device& device, bool graphs, Activations activati
       stream_(device, graphs, scratch_bytes(limits)),
       activations_(activations),
       inputs_(device, input_needs(limits), limits.forms) {
+  if (limits.max_picked > 0) picked_ = device.allocate(picked_bytes(limits));
   if (limits.experts.experts == 0) return;
   experts_.emplace(device, limits);
   route_memory_ = device.allocate(RouteMemory::bytes(limits));
@@ -42,12 +48,13 @@ CudaOperations::CudaOperations(Device& device, bool graphs, Activations activati
 
 CudaOperations::~CudaOperations() {
   if (route_memory_) device_.free(route_memory_);
+  if (picked_) device_.free(picked_);
 }
 
 size_t CudaOperations::memory_bytes(const OperationLimits& limits) {
   const bool experts = limits.experts.experts > 0;
   return scratch_bytes(limits) + Stream::kPlaces + InputBuffers::bytes(input_needs(limits), limits.forms) +
-         (experts ? ExpertMemory::bytes(limits) + RouteMemory::bytes(limits) : 0);
+         picked_bytes(limits) + (experts ? ExpertMemory::bytes(limits) + RouteMemory::bytes(limits) : 0);
 }
 
 void CudaOperations::observe_inputs(InputObserver* observer) {
@@ -136,6 +143,11 @@ void CudaOperations::delta_rule(const LayerStates& states, const DeltaRule& args
 void CudaOperations::state_space(const LayerStates& states, const StateSpace& args, std::span<const StateSpan> spans,
                                  int rows) {
   cuda::state_space(stream_, spans_, states, args, spans, rows);
+}
+
+std::byte* CudaOperations::pick(const Rows& x, std::span<const Pick> picks) {
+  cuda::pick(stream_, x, picks, reinterpret_cast<uint32_t*>(picked_));
+  return picked_;
 }
 
 }  // namespace quire::cuda

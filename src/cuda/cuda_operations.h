@@ -67,6 +67,8 @@ class CudaOperations final : public Operations {
   void state_space(const LayerStates& states, const StateSpace& args, std::span<const StateSpan> spans,
                    int rows) override;
 
+  std::byte* pick(const Rows& x, std::span<const Pick> picks) override;
+
  private:
   Device& device_;
   Stream stream_;
@@ -75,6 +77,7 @@ class CudaOperations final : public Operations {
   std::byte* route_memory_ = nullptr;
   RouteMemory routes_;
   std::optional<ExpertMemory> experts_;  // none: the model has none
+  std::byte* picked_ = nullptr;          // results of pick()
   SpanLists spans_;
   AttentionLists attention_lists_;
 };

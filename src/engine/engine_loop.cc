@@ -70,6 +70,7 @@ EngineLoop::EngineLoop(LoadedModel& model)
       builder_(model, cache_, draft_stage_.reads()),
       logits_stage_(model.runtime.team, model.target.config.vocab, model.options.forced_tokens,
                     draft_stage_.wants_predictions()),
+      picks_logits_(options_.device_sampling && !recorder_ && model.executor().picks_logits()),
       watch_(model) {
   stats_.kv_pages = model.info.kv_pages;
   state_.needs = cache_.needs();
@@ -255,17 +256,19 @@ EngineStep& EngineLoop::make_step() {
 
 StepResults& EngineLoop::compute(EngineStep& step) {
   logits_stage_.prepare(step.samples);
+  if (picks_logits_) logits_stage_.choose_picks(step.samples, step.logits, step.forward.picks);
   ended(StepPhase::kBuild);
   const ForwardOutput& output = orders_.run(step.forward);
   ended(StepPhase::kForward);
   results_.expert_bytes = output.expert_bytes;
+  stats_.logits_bytes += output.logits_bytes;
   count_reads(output.expert_reads, stats_);
   for (size_t i = 0; i < step.pooled.size(); ++i)
     take_pooled(*step.sequences[step.pooled[i]]->request, step.forward.pooled[i], output.pooled[i], model_.info.labels);
   const auto vocab = static_cast<size_t>(model_.info.vocab_size);
   for (const EngineStep::KeptLogits& kept : step.kept)
     take_logits(*step.sequences[kept.chunk]->request, output.logits.subspan(kept.row * vocab, kept.rows * vocab));
-  logits_stage_.sample(step.samples, output.logits, results_.samples);
+  logits_stage_.sample(step.samples, output, results_.samples);
   ended(StepPhase::kSample);
   return results_;
 }

@@ -96,6 +96,7 @@ class EngineLoop {
   DraftOrders draft_orders_;
   StepBuilder builder_;
   LogitsStage logits_stage_;
+  const bool picks_logits_;  // the executor brings the numbers of logits that decide, where not all do
   StepCostModel costs_;
   bool lost_ = false;     // EngineOptions::on_lost has been called
   int since_oldest_ = 0;  // admissions since the longest waiting sequence had its turn

@@ -28,6 +28,7 @@ void EngineStep::clear() {
   forward.spans.clear();
   forward.sequences.clear();
   forward.pooled.clear();
+  forward.picks.clear();
   pooled.clear();
   kept.clear();
   samples.clear();

@@ -315,7 +315,7 @@ struct Decoder::State {
     if (count > 0) ops.normalize(work.hidden, output_norm(), {work.hidden}, count);
   }
 
-  std::span<float> logits(const Batch& batch, const Linear& matrix) {
+  std::span<float> logits(const Batch& batch, const Linear& matrix, bool reads = true) {
     assert(config.has_logits || std::ranges::none_of(batch.rows, &Row::wants_logits));
     assert(std::ranges::count(batch.rows, true, &Row::wants_logits) <= limits.max_logits);
     const int count = gather_rows(batch, &Row::wants_logits, work.last);
@@ -323,6 +323,7 @@ struct Decoder::State {
     const Inputs in = ops.prepare(work.last, output_norm(), count, {&matrix});
     done(StepOp::kNormQuantize);
     output_logits(ops, config, in, matrix, count, work.logits.data);
+    if (!reads) return done(StepOp::kHead), std::span<float>();
     ops.finish();
     const size_t numbers = static_cast<size_t>(count) * static_cast<size_t>(matrix.weight.rows);
     const std::span<float> logits = view_floats(backend, work.logits.data, numbers, host_logits);
@@ -348,7 +349,7 @@ std::span<float> Decoder::forward(const Batch& batch, const Pass& pass) {
   s.run_layers({0, pass.layers > 0 ? pass.layers : s.layers.end}, rows);
   if (s.config.altup.streams > 0) altup_end(s.step(rows), s.weights);
   s.take_hidden(batch);
-  return s.logits(batch, pass.output ? *pass.output : s.weights.output);
+  return s.logits(batch, pass.output ? *pass.output : s.weights.output, pass.reads_logits);
 }
 
 // Only the layers go part by part. The output is computed for all rows at once: so its matrix is read once, and it is no later,
@@ -381,6 +382,7 @@ std::span<float> Decoder::forward(const Batch& batch, std::span<const MicroBatch
 
 void Decoder::advance(std::span<const StateAdvance> advances) { state_->advance(advances); }
 
+Rows Decoder::logits() const { return state_->work.logits; }
 Rows Decoder::hidden() const { return state_->work.hidden; }
 
 void Decoder::set_adapter(int number, const Adapter& adapter) {

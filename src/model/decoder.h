@@ -23,6 +23,7 @@ namespace quire {
 struct Pass {
   int layers = 0;                  // the first ones, then the output norm and the output matrix; 0: all
   const Linear* output = nullptr;  // instead of the output matrix: some of its rows (model/packing/output_rows.h)
+  bool reads_logits = true;        // false: they stay where they are, as Decoder::logits(), and forward() returns none
 };
 
 // Allocates the activations of a step once. A row's logits depend on its sequence's tokens alone, not on the batch, the
@@ -51,6 +52,10 @@ class Decoder {
   // Gives states the bits that they would have if only the right drafts of the last batch had been computed. Once per
   // batch, for distinct drafts.
   void advance(std::span<const StateAdvance> advances);
+
+  // Those of the last forward() that did not read them: in the backend's memory, valid until the next call. Operations may still
+  // run.
+  Rows logits() const;
 
   // The normalised final hidden states of the last batch [rows that wanted them], in row order: in the backend's memory,
   // valid until the next call.

@@ -164,6 +164,7 @@ OperationLimits operation_limits(const ModelConfig& c, const DecoderLimits& l) {
   const Widths w = widths_of(c, l.max_rank > 0);
   OperationLimits limits{.max_rows = l.max_rows,
                          .max_positions = l.max_positions,
+                         .max_picked = l.max_logits,
                          .inputs = {{std::max(l.max_rows, l.max_logits), w.inputs}},
                          .forms = c.input_forms,
                          .heads = {w.heads, w.head_inputs},

@@ -25,6 +25,7 @@
 #include "ops/linear.h"
 #include "ops/low_rank.h"
 #include "ops/operation_limits.h"
+#include "ops/pick.h"
 #include "ops/recurrent.h"
 #include "ops/rope_table.h"
 #include "ops/rows.h"
@@ -117,6 +118,13 @@ class Operations {
                           int rows) = 0;
   virtual void state_space(const LayerStates& states, const StateSpace& args, std::span<const StateSpan> spans,
                            int rows) = 0;
+
+  // ---- Sampling
+
+  // What the host needs of rows of logits: picks[i] of row i. Returns where the results lie in the backend's memory, one after
+  // the other, at a multiple of 16 bytes (Picked); valid until the next call. x stays as it is. The rows are at most
+  // OperationLimits::max_picked, and the picks within the limits of ops/pick.h.
+  virtual std::byte* pick(const Rows& x, std::span<const Pick> picks) = 0;
 };
 
 // Limits of a device, as measured.
@@ -137,6 +145,8 @@ class Backend {
   virtual std::optional<size_t> own_memory() const = 0;
   // Whether its operations take experts from an ExpertSource.
   virtual bool reads_experts() const { return false; }
+  // Whether logits are better picked where they are than brought to the host: the host cannot read them in place.
+  virtual bool picks_logits() const { return false; }
   // Its add_low_rank() takes LowRank::folds above 1.
   virtual bool folds_low_rank() const { return false; }
   // Changes when packed matrices get other bytes.
@@ -163,6 +173,8 @@ class Backend {
   // The bytes for the host: where they are, if it can read them there, else a copy in `copy`. Valid as long as both are. The
   // host may change them, which may change the memory or not.
   virtual std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) = 0;
+  // The bytes to memory of the host.
+  virtual void read(std::byte* from, std::span<std::byte> to);
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
   // to [rows.size()]: these rows of a packed matrix, packed alike. Rows ascend.
   virtual void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) = 0;

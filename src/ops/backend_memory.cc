@@ -55,6 +55,11 @@ std::span<std::byte> HostCopy::room(Backend& backend, size_t bytes) {
 std::byte* Backend::allocate_host(size_t bytes) { return new std::byte[bytes]; }
 void Backend::free_host(std::byte* memory, size_t) { delete[] memory; }
 
+void Backend::read(std::byte* from, std::span<std::byte> to) {
+  HostCopy copy;
+  std::memcpy(to.data(), view(from, to.size(), copy).data(), to.size());
+}
+
 Vector::Vector(Backend& backend, std::span<const float> values) : size_(values.size()) {
   if (values.empty()) return;
   auto memory = std::make_shared<BackendMemory>(backend, values.size_bytes());

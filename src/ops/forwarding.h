@@ -92,6 +92,8 @@ class ForwardingOperations : public Operations {
     inner_->state_space(states, args, spans, rows);
   }
 
+  std::byte* pick(const Rows& x, std::span<const Pick> picks) override { return inner_->pick(x, picks); }
+
  protected:
   Operations& inner() const { return *inner_; }
 
@@ -108,6 +110,7 @@ class ForwardingBackend : public Backend {
   Activations default_activations() const override { return inner_.default_activations(); }
   std::optional<size_t> own_memory() const override { return inner_.own_memory(); }
   bool reads_experts() const override { return inner_.reads_experts(); }
+  bool picks_logits() const override { return inner_.picks_logits(); }
   int packing_version() const override { return inner_.packing_version(); }
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override {
     return inner_.operations(activations, limits);
@@ -124,6 +127,7 @@ class ForwardingBackend : public Backend {
   std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) override {
     return inner_.view(from, bytes, copy);
   }
+  void read(std::byte* from, std::span<std::byte> to) override { inner_.read(from, to); }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override { inner_.copy(to, from, bytes); }
   void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) override {
     inner_.take_rows(from, rows, to);

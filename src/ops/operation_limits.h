@@ -12,6 +12,7 @@ namespace quire {
 struct OperationLimits {
   int max_rows = 0;       // in a step
   int max_positions = 0;  // in a sequence
+  int max_picked = 0;     // of pick()
 
   struct InputRows {  // prepare(), and low_rank_inputs()
     int rows, cols;

@@ -78,7 +78,7 @@ void apply_dry(const SamplingParams& params, const SampleRow& row, SamplerScratc
 
   copy_backwards(row, window, scratch.recent);
   find_repetitions(scratch.recent, scratch.repetitions);
-  scratch.reserve_counts(row.logits.size());
+  scratch.reserve_counts(row.vocab_size());
   for (size_t i = 1; i < window; ++i) {
     const size_t length = std::min<size_t>(scratch.repetitions[i], longest);
     const TokenId follower = scratch.recent[i - 1];
@@ -91,7 +91,7 @@ void apply_dry(const SamplingParams& params, const SampleRow& row, SamplerScratc
     uint32_t& length = scratch.occurrences[static_cast<size_t>(token)];
     const double penalty = params.dry_multiplier * power(params.dry_base, length - allowed);
     if (row.penalizes(token) && (!row.dry_run || !row.dry_run->is_ended_by(token)))
-      row.logits[static_cast<size_t>(token)] -= static_cast<float>(std::min(penalty, kMostPenalty));
+      row.logit_of(token) -= static_cast<float>(std::min(penalty, kMostPenalty));
     length = 0;
   }
   scratch.distinct.clear();

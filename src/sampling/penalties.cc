@@ -21,7 +21,7 @@ void apply_penalties(const SamplingParams& params, const SampleRow& row, Sampler
     prompt = prompt.last(std::min(window - generated.size(), prompt.size()));
   }
 
-  const size_t vocab = row.logits.size();
+  const size_t vocab = row.vocab_size();
   scratch.reserve_counts(vocab);
   const auto note = [&](TokenId token) {
     assert(static_cast<size_t>(token) < vocab);
@@ -40,7 +40,7 @@ void apply_penalties(const SamplingParams& params, const SampleRow& row, Sampler
 
   for (const TokenId token : scratch.distinct) {
     const auto id = static_cast<size_t>(token);
-    float& logit = row.logits[id];
+    float& logit = row.logit_of(token);
     const bool acts = row.penalizes(token);
     if (repetition && acts) logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
     if (scratch.occurrences[id] > 0 && acts) {
@@ -55,21 +55,23 @@ void apply_penalties(const SamplingParams& params, const SampleRow& row, Sampler
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-float& logit_of(TokenId token, std::span<float> logits) {
-  assert(token >= 0 && static_cast<size_t>(token) < logits.size());
-  return logits[static_cast<size_t>(token)];
-}
-
-void keep_allowed(std::span<const TokenId> allowed, std::span<float> logits, SamplerScratch& scratch) {
+void keep_allowed(std::span<const TokenId> allowed, const SampleRow& row, SamplerScratch& scratch) {
   if (allowed.empty()) return;
-  assert(allowed.size() <= logits.size());
-  if (scratch.scores.size() < logits.size()) scratch.scores.resize(logits.size());
-  for (size_t i = 0; i < allowed.size(); ++i) scratch.scores[i] = logit_of(allowed[i], logits);
-  std::fill(logits.begin(), logits.end(), kNever);
-  for (size_t i = 0; i < allowed.size(); ++i) logit_of(allowed[i], logits) = scratch.scores[i];
+  if (scratch.scores.size() < allowed.size()) scratch.scores.resize(allowed.size());
+  for (size_t i = 0; i < allowed.size(); ++i) scratch.scores[i] = row.logit_of(allowed[i]);
+  std::ranges::fill(row.logits, kNever);
+  for (size_t i = 0; i < allowed.size(); ++i) row.logit_of(allowed[i]) = scratch.scores[i];
 }
 
-void apply_mask(std::span<const uint32_t> mask, std::span<float> logits) {
+void apply_mask(std::span<const uint32_t> mask, const SampleRow& row) {
+  const std::span<float> logits = row.logits;
+  if (!row.ids.empty() && !mask.empty()) {
+    for (size_t i = 0; i < logits.size(); ++i) {
+      const auto id = static_cast<size_t>(row.ids[i]);
+      if (!(mask[id / 32] >> (id % 32) & 1)) logits[i] = kNever;
+    }
+    return;
+  }
   for (size_t word = 0; word < mask.size(); ++word) {
     if (mask[word] == ~0u) continue;
     const auto block = logits.subspan(32 * word, std::min<size_t>(32, logits.size() - 32 * word));
@@ -90,19 +92,22 @@ bool has_penalties(const SamplingParams& params) {
          params.dry_multiplier != 0.0f;
 }
 
+bool ends_before_last(std::span<const TokenId> generated, std::span<const TokenId> run) {
+  const auto before = run.first(run.size() - 1);
+  return before.size() <= generated.size() && std::ranges::equal(before, generated.last(before.size()));
+}
+
 void adjust_logits(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch) {
-  for (const auto& [token, bias] : params.logit_bias) logit_of(token, row.logits) += bias;
+  for (const auto& [token, bias] : params.logit_bias) row.logit_of(token) += bias;
   if (row.penalized) {
     apply_penalties(params, row, scratch);
     apply_dry(params, row, scratch);
   }
-  keep_allowed(params.allowed_token_ids, row.logits, scratch);
-  apply_mask(row.mask, row.logits);
-  for (const TokenId token : row.banned) logit_of(token, row.logits) = kNever;
+  keep_allowed(params.allowed_token_ids, row, scratch);
+  apply_mask(row.mask, row);
+  for (const TokenId token : row.banned) row.logit_of(token) = kNever;
   for (const std::span<const TokenId> run : row.banned_runs) {
-    const auto before = run.first(run.size() - 1);
-    if (before.size() <= row.generated.size() && std::ranges::equal(before, row.generated.last(before.size())))
-      logit_of(run.back(), row.logits) = kNever;
+    if (ends_before_last(row.generated, run)) row.logit_of(run.back()) = kNever;
   }
 }
 

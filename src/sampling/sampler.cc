@@ -154,8 +154,9 @@ Sampled describe_token(std::span<const float> logits, TokenId token, int top) {
 }
 
 Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch) {
-  assert(!row.logits.empty() && row.logits.size() <= kMaxVocab);
+  assert(!row.logits.empty() && row.vocab_size() <= kMaxVocab);
   if (params.logprobs) {
+    assert(row.ids.empty());
     scratch.raw.assign(row.logits.begin(), row.logits.end());
     find_peak(scratch.raw);  // NaN is an error even if a ban would hide it
   }
@@ -165,20 +166,20 @@ Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratc
   if (!best) return sampled;
   const auto uniform = [&] { return uniform_at(params.seed, row.choice, row.position); };
   if (params.temperature == 0.0f) {
-    sampled.token = best->token;
+    sampled.token = row.token_at(static_cast<size_t>(best->token));
   } else if (uses_mirostat(params)) {
     Distribution d(row.logits, best->logit, params.temperature, scratch);
     sampled.mirostat_mu = row.mirostat_mu;
     sampled.token = draw_by_mirostat(d, params, uniform(), sampled.mirostat_mu, scratch);
   } else {
-    sampled.token = cut(params, row, best->logit, scratch).draw(uniform());
+    sampled.token = row.token_at(static_cast<size_t>(cut(params, row, best->logit, scratch).draw(uniform())));
   }
   if (params.logprobs) add_logprobs(scratch.raw, *params.logprobs, sampled);
   return sampled;
 }
 
 TokenWeights weigh_tokens(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch) {
-  assert(!row.logits.empty() && row.logits.size() <= kMaxVocab && !uses_mirostat(params));
+  assert(!row.logits.empty() && row.logits.size() <= kMaxVocab && row.ids.empty() && !uses_mirostat(params));
   adjust_logits(params, row, scratch);
   const std::optional<Peak> best = find_best(params, row);
   if (!best) return {};

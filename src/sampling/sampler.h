@@ -1,6 +1,8 @@
 // Chooses a token from a row of logits.
 #pragma once
 
+#include <algorithm>
+#include <cassert>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -30,7 +32,19 @@ struct SampleRow {
   bool penalized = true;
   std::span<const uint32_t> penalized_tokens = {};
   std::span<const TokenId> counted = {};
+  // If not empty: logits[i] is that of token ids[i], and other tokens have no chance (candidates.h). Ascending.
+  std::span<const TokenId> ids = {};
+  size_t vocab = 0;  // size of the vocabulary; 0: that of logits
 
+  size_t vocab_size() const { return vocab > 0 ? vocab : logits.size(); }
+  TokenId token_at(size_t i) const { return ids.empty() ? static_cast<TokenId>(i) : ids[i]; }
+  // Of a token that has one.
+  float& logit_of(TokenId token) const {
+    const size_t at = ids.empty() ? static_cast<size_t>(token)
+                                  : static_cast<size_t>(std::ranges::lower_bound(ids, token) - ids.begin());
+    assert(at < logits.size() && token_at(at) == token);
+    return logits[at];
+  }
   std::span<const TokenId> counted_answer() const { return counted.empty() ? generated : counted; }
   bool penalizes(TokenId token) const {
     const auto id = static_cast<size_t>(token);

@@ -143,6 +143,9 @@ class FencedOperations final : public Operations {
                    int rows) override {
     run([&] { inner_->state_space(states, args, spans, rows); });
   }
+  std::byte* pick(const Rows& x, std::span<const Pick> picks) override {
+    return run([&] { return inner_->pick(x, picks); });
+  }
 
  private:
   template <class F>

@@ -27,6 +27,7 @@ class FencedBackend final : public Backend {
   Activations default_activations() const override { return cpu_.default_activations(); }
   std::optional<size_t> own_memory() const override { return {}; }
   bool reads_experts() const override { return true; }
+  bool picks_logits() const override { return true; }
   int packing_version() const override { return cpu_.packing_version(); }
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override;
   size_t operations_bytes(const OperationLimits& limits) const override { return cpu_.operations_bytes(limits); }

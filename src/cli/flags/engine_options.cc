@@ -456,6 +456,10 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
          "sample also where structured output leaves only one token")
       ->group(kSchedulingGroup);
   app.add_flag_callback(
+         "--no-device-sampling", [&o] { o.device_sampling = false; },
+         "with --device cuda, bring all logits to the host (for comparison; docs/cuda.md)")
+      ->group(kSchedulingGroup);
+  app.add_flag_callback(
          "--no-prefix-cache,--no-enable-prefix-caching", [&o] { o.prefix_cache = false; },
          "compute every prompt from its first token, even if an earlier one began the same way")
       ->group(kCacheGroup);

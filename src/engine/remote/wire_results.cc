@@ -33,6 +33,7 @@ void write_output(const ForwardOutput& output, Message& message) {
   for (const std::vector<float>& vector : output.pooled) pooled.push_back(bits_of(vector));
   const ExpertReads& reads = output.expert_reads;
   message.json = {{"expert_bytes", output.expert_bytes},
+                  {"logits_bytes", output.logits_bytes},
                   {"expert_reads",
                    {{"hits", reads.hits},
                     {"reads", reads.reads},
@@ -46,6 +47,7 @@ void write_output(const ForwardOutput& output, Message& message) {
 void read_output(const Message& message, ForwardOutput& output, std::vector<float>& logits) {
   const JsonField json(message.json, "a reply");
   output.expert_bytes = json.get<uint64_t>("expert_bytes");
+  output.logits_bytes = json.get<uint64_t>("logits_bytes");
   const JsonField reads = json.at("expert_reads");
   output.expert_reads = {.hits = reads.get<uint64_t>("hits"),
                          .reads = reads.get<uint64_t>("reads"),

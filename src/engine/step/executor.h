@@ -20,6 +20,8 @@ class Executor {
   virtual void launch(const ForwardInput& input) = 0;
   // The result of the last launch().
   virtual const ForwardOutput& wait() = 0;
+  // Whether it takes ForwardInput::picks, and gains by them.
+  virtual bool picks_logits() const { return false; }
   // Changes the cache without a pass.
   virtual void commit(const CacheChanges& changes) = 0;
   // The bytes are valid until the next call of any function.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "model/batch.h"
 #include "ops/cache_memory.h"
 #include "ops/experts.h"
+#include "ops/pick.h"
 #include "quire/types.h"
 
 namespace quire {
@@ -42,6 +44,8 @@ struct ForwardInput {
   std::vector<Span> spans;            // their page tables stay as they are until the pass has ended
   std::vector<SequenceId> sequences;  // the sequence of each span; empty for drafters
   std::vector<PooledRows> pooled;
+  // What the host needs of each row of logits; nullopt: all of it. Empty: all rows. Only if Executor::picks_logits().
+  std::vector<std::optional<Pick>> picks;
 
   // For drafters that read hidden states: of each row, the row among those that the target's last pass kept
   // (Row::wants_hidden), or those that the drafter's own last pass predicted.
@@ -52,7 +56,11 @@ struct ForwardInput {
 
 // Valid until the next order.
 struct ForwardOutput {
-  std::span<float> logits;                 // [rows that want them][columns], in row order; the receiver may change them
+  std::span<float> logits;  // [rows that want them][columns], in row order; the receiver may change them
+  // With ForwardInput::picks: what was picked of each row; nullopt: the row is in `logits`, which has no other rows' numbers, and
+  // is empty if there is no such row.
+  std::vector<std::optional<Picked>> picked;
+  uint64_t logits_bytes = 0;               // of logits that were brought from a device to the host
   std::vector<std::vector<float>> pooled;  // the new sums, or the results
   uint64_t expert_bytes = 0;               // weights of experts that the pass has read in memory
   ExpertReads expert_reads;                // from their file, since the last pass of the target

@@ -24,7 +24,9 @@ LocalExecutor::LocalExecutor(const ModelConfig& config, const Weights& weights, 
       backend_(backend),
       cache_(backend, shape),
       decoder_(config, weights, cache_, backend, activations, limits, 0, stage.layers),
-      pooled_(backend, kPooledTogether * static_cast<size_t>(config.hidden) * sizeof(float)) {}
+      pooled_(backend, kPooledTogether * static_cast<size_t>(config.hidden) * sizeof(float)) {
+  if (backend.picks_logits() && !stage.link) download_.emplace(backend);
+}
 
 DecoderLimits stage_limits(DecoderLimits limits, bool last) {
   if (!last) limits.max_logits = limits.max_hidden = 0;
@@ -54,8 +56,15 @@ void LocalExecutor::launch(const ForwardInput& input) {
     return;
   }
   const Batch batch{input.rows, input.spans};
-  output_.logits =
-      stage_.link ? decoder_.forward(batch, micro_batches(batch, stage_.cut), *stage_.link) : decoder_.forward(batch);
+  if (download_) {
+    decoder_.forward(batch, {.reads_logits = false});
+    const auto wanted = static_cast<size_t>(std::ranges::count(input.rows, true, &Row::wants_logits));
+    download_->run(decoder_.operations(), decoder_.logits(), wanted, input.picks, output_);
+  } else {
+    assert(input.picks.empty());
+    output_.logits =
+        stage_.link ? decoder_.forward(batch, micro_batches(batch, stage_.cut), *stage_.link) : decoder_.forward(batch);
+  }
   output_.expert_bytes = decoder_.take_expert_bytes();
   if (experts_) output_.expert_reads = experts_->take_reads();
   if (stage_.link && !is_last(config_, stage_.layers)) return;

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/step/executor.h"
+#include "engine/step/logits_download.h"
 #include "model/decoder.h"
 #include "model/stages/micro_batches.h"
 #include "ops/cache_memory.h"
@@ -38,6 +40,7 @@ class LocalExecutor final : public Executor {
 
   void launch(const ForwardInput& input) override;
   const ForwardOutput& wait() override { return output_; }
+  bool picks_logits() const override { return download_.has_value(); }
   void commit(const CacheChanges& changes) override;
   std::span<const std::byte> read(const CachePlace& place) override { return cache_.read(place, read_); }
   void write(const CachePlace& place, std::span<const std::byte> bytes) override { cache_.write(place, bytes); }
@@ -58,6 +61,7 @@ class LocalExecutor final : public Executor {
   Backend& backend_;
   CacheMemory cache_;
   Decoder decoder_;
+  std::optional<LogitsDownload> download_;  // nullopt: the host reads logits in place, or another stage has them
   std::unique_ptr<DraftNetwork> drafter_;
   BackendMemory pooled_;  // hidden states of some pooled rows
   HostCopy host_pooled_, read_;

@@ -1,6 +1,7 @@
 #include "engine/step/logits_stage.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -29,12 +30,13 @@ bool close_thought(ThoughtWatch& thoughts, std::span<uint32_t> mask, bool& skips
   return true;
 }
 
-// The most probable token of each row.
-void most_probable(std::span<const float> logits, size_t vocab, TokenIds& out) {
-  for (; !logits.empty(); logits = logits.subspan(vocab)) {
-    const auto row = logits.first(vocab);
-    out.push_back(static_cast<TokenId>(std::ranges::max_element(row) - row.begin()));
-  }
+TokenId most_probable(std::span<const float> logits) {
+  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+}
+
+// Whether the row after so many drafts is sampled by the rejection rule.
+bool is_judged(const SampleRequest& request, size_t drafts) {
+  return drafts < request.draft_weights.size() && drafts < request.drafts.size();
 }
 
 }  // namespace
@@ -112,18 +114,16 @@ void LogitsStage::fill(Place& place, std::span<uint32_t> mask, const SampleReque
   place.dry_run = state.dry_run;
 }
 
-// ---- after it ----
-
-// What is sampled after the first `drafts` drafts. generated: the answer so far, those drafts included.
-SampleRow LogitsStage::row_of(const SampleRequest& request, std::span<const TokenId> generated, size_t drafts,
-                              std::span<float> logits) {
+// What is sampled after the first `drafts` drafts, but for the logits. generated: the answer so far, those drafts included.
+SampleRow LogitsStage::row_of(const SampleRequest& request, std::span<const TokenId> generated, size_t drafts) {
   const RequestState& r = *request.request;
-  SampleRow row{logits,
+  SampleRow row{{},
                 request.tokens.first(static_cast<size_t>(r.prompt_tokens)),
                 generated,
                 {},
                 request.tokens.size() + drafts,
                 static_cast<uint32_t>(request.choice)};
+  row.vocab = vocab_;
   if (r.banned_runs) row.banned_runs = *r.banned_runs;
   if (std::cmp_less(generated.size(), r.sampling.min_tokens)) row.banned = r.banned_early;
   if (request.place < 0) return row;
@@ -135,6 +135,75 @@ SampleRow LogitsStage::row_of(const SampleRequest& request, std::span<const Toke
   row.counted = place.counted;
   if (place.dry_run) row.dry_run = &*place.dry_run;
   return row;
+}
+
+std::span<const TokenId> LogitsStage::answer_and_drafts(const SampleRequest& request, ThreadMemory& memory) const {
+  const auto answer = request.tokens.subspan(static_cast<size_t>(request.request->prompt_tokens));
+  if (request.drafts.empty()) return answer;
+  memory.generated.assign(answer.begin(), answer.end());
+  memory.generated.insert(memory.generated.end(), request.drafts.begin(), request.drafts.end());
+  return memory.generated;
+}
+
+void LogitsStage::choose_picks(std::span<const SampleRequest> requests, size_t rows,
+                               std::vector<std::optional<Pick>>& picks) {
+  picks.assign(rows, std::nullopt);
+  if (candidates_.size() < rows) candidates_.resize(rows);
+  pick_masks_.resize(std::max(pick_masks_.size(), rows * mask_words_));
+  team_.for_tiles(static_cast<int>(requests.size()), [&](int tile, int thread) {
+    try {
+      pick_rows(requests[static_cast<size_t>(tile)], memory_[static_cast<size_t>(thread)], picks);
+    } catch (const std::bad_alloc&) {  // rows are needed whole, then
+    }
+  });
+  size_t words = 0, arguments = 0;
+  for (std::optional<Pick>& pick : picks) {
+    if (!pick) continue;
+    const size_t more_words = pick->words(), more_arguments = pick->mask.size() + pick->columns.size();
+    if (words + more_words > rows * Pick::kWordsPerRow || arguments + more_arguments > Pick::kMostArguments) {
+      pick.reset();
+      continue;
+    }
+    words += more_words;
+    arguments += more_arguments;
+  }
+}
+
+// Rows without a pick are needed whole.
+void LogitsStage::pick_rows(const SampleRequest& request, ThreadMemory& memory, std::span<std::optional<Pick>> picks) {
+  if (!request.samples || request.failure || (predict_ && !request.drafts.empty())) return;
+  if (request.shares_row && request.choice > 0) return;  // needs what choice 0 does
+  const SamplingParams& params = request.request->sampling;
+  const std::optional<int> best = best_candidates(params);
+  const auto answer = answer_and_drafts(request, memory);
+  const size_t known = answer.size() - request.drafts.size();
+  for (size_t drafts = 0; drafts <= request.drafts.size(); ++drafts) {
+    const Place* const place = request.place < 0 ? nullptr : &places_[static_cast<size_t>(request.place) + drafts];
+    std::optional<Pick>& pick = picks[request.row + drafts];
+    if (place && (place->refused || place->forced)) {
+      pick.emplace();  // not sampled
+    } else if (best && *best <= Pick::kMostBest && !is_judged(request, drafts)) {
+      const size_t at = request.row + drafts;
+      const SampleRow row = row_of(request, answer.first(known + drafts), drafts);
+      find_candidates(params, row, *best, memory.scratch, candidates_[at]);
+      pick = pick_for(candidates_[at], row.mask, std::span(pick_masks_).subspan(at * mask_words_, mask_words_));
+    }
+  }
+}
+
+// ---- after it ----
+
+// at: the row of logits.
+void LogitsStage::set_logits(SampleRow& row, const SampleRequest& request, size_t at, const ForwardOutput& output,
+                             ThreadMemory& memory) const {
+  if (at >= output.picked.size() || !output.picked[at]) {
+    row.logits = logits_at(at, output);
+    if (!request.shares_row) return;
+    memory.row.assign(row.logits.begin(), row.logits.end());
+    row.logits = memory.row;
+    return;
+  }
+  memory.picked.set(*output.picked[at], row);
 }
 
 // The next token by the rejection rule, for a draft that was drawn.
@@ -150,17 +219,12 @@ Sampled LogitsStage::judge(const SampleRequest& request, size_t draft, const Sam
 }
 
 // Chooses the token after the last one, and further ones as long as the drafts are right: each token is that of its own
-// position, whether it was drafted or not, unless drafts are judged. logits: [1 + drafts][vocab].
-void LogitsStage::choose(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory,
+// position, whether it was drafted or not, unless drafts are judged.
+void LogitsStage::choose(const SampleRequest& request, const ForwardOutput& output, ThreadMemory& memory,
                          SampleResult& result) {
   double mirostat_mu = request.mirostat_mu;
-  std::span<const TokenId> answer = request.tokens.subspan(static_cast<size_t>(request.request->prompt_tokens));
-  const size_t known = answer.size();
-  if (!request.drafts.empty()) {
-    memory.generated.assign(answer.begin(), answer.end());
-    memory.generated.insert(memory.generated.end(), request.drafts.begin(), request.drafts.end());
-    answer = memory.generated;
-  }
+  const auto answer = answer_and_drafts(request, memory);
+  const size_t known = answer.size() - request.drafts.size();
   for (size_t drafts = 0; drafts <= request.drafts.size(); ++drafts) {
     SampledToken chosen;
     const Place* place = request.place < 0 ? nullptr : &places_[static_cast<size_t>(request.place) + drafts];
@@ -171,11 +235,11 @@ void LogitsStage::choose(const SampleRequest& request, std::span<float> logits, 
     if (place && place->forced) {
       chosen = {.sampled = {.token = *place->forced}, .forced = true};
     } else {
-      SampleRow row = row_of(request, answer.first(known + drafts), drafts, logits.subspan(drafts * vocab_, vocab_));
+      SampleRow row = row_of(request, answer.first(known + drafts), drafts);
+      set_logits(row, request, request.row + drafts, output, memory);
       row.mirostat_mu = mirostat_mu;
-      const bool judged = drafts < request.draft_weights.size() && drafts < request.drafts.size();
-      chosen.sampled = judged ? judge(request, drafts, row, memory.scratch)
-                              : quire::sample(request.request->sampling, row, memory.scratch);
+      chosen.sampled = is_judged(request, drafts) ? judge(request, drafts, row, memory.scratch)
+                                                  : quire::sample(request.request->sampling, row, memory.scratch);
       chosen.skips_thought = place && place->skips_thought;
     }
     if (chosen.sampled.token == kNoToken) {
@@ -188,31 +252,28 @@ void LogitsStage::choose(const SampleRequest& request, std::span<float> logits, 
   }
 }
 
-void LogitsStage::sample(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory,
+void LogitsStage::sample(const SampleRequest& request, const ForwardOutput& output, ThreadMemory& memory,
                          SampleResult& result) {
   if (request.failure) std::rethrow_exception(request.failure);
-  auto rows = logits.subspan(request.row * vocab_, (1 + request.drafts.size()) * vocab_);
   if (!request.samples) {
-    result.described = describe_token(rows, request.next, *request.request->sampling.prompt_logprobs);
+    result.described =
+        describe_token(logits_at(request.row, output), request.next, *request.request->sampling.prompt_logprobs);
     return;
   }
   if (request.request->max_new_tokens == 0) return;
-  if (request.shares_row) {
-    memory.row.assign(rows.begin(), rows.end());
-    rows = memory.row;
-  }
-  if (predict_ && !request.drafts.empty()) most_probable(rows, vocab_, result.predicted);
-  choose(request, rows, memory, result);
+  for (size_t i = 0; predict_ && !request.drafts.empty() && i <= request.drafts.size(); ++i)
+    result.predicted.push_back(most_probable(logits_at(request.row + i, output)));
+  choose(request, output, memory, result);
 }
 
-void LogitsStage::sample(std::span<const SampleRequest> requests, std::span<float> logits,
+void LogitsStage::sample(std::span<const SampleRequest> requests, const ForwardOutput& output,
                          std::vector<SampleResult>& results) {
   results.clear();
   results.resize(requests.size());
   team_.for_tiles(static_cast<int>(requests.size()), [&](int tile, int thread) {
     SampleResult& result = results[static_cast<size_t>(tile)];
     try {
-      sample(requests[static_cast<size_t>(tile)], logits, memory_[static_cast<size_t>(thread)], result);
+      sample(requests[static_cast<size_t>(tile)], output, memory_[static_cast<size_t>(thread)], result);
     } catch (...) {
       result.failure = std::current_exception();
     }

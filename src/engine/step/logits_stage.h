@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/team.h"
+#include "engine/step/forward.h"
+#include "engine/step/picked_row.h"
 #include "engine/step/samples.h"
 
 namespace quire {
@@ -21,8 +23,11 @@ class LogitsStage {
   // Before the pass: what the rows of each request are sampled with, given that the drafts before them are right. Takes
   // the requests' states.
   void prepare(std::span<SampleRequest> requests);
-  // Replaces `results`. The requests are those of prepare(). logits: [rows][vocab], overwritten.
-  void sample(std::span<const SampleRequest> requests, std::span<float> logits, std::vector<SampleResult>& results);
+  // After prepare(): replaces `picks` by what the requests need of so many rows of logits (ForwardInput::picks), as views of its
+  // own memory.
+  void choose_picks(std::span<const SampleRequest> requests, size_t rows, std::vector<std::optional<Pick>>& picks);
+  // Replaces `results`. The requests are those of prepare(). Overwrites the output's logits.
+  void sample(std::span<const SampleRequest> requests, const ForwardOutput& output, std::vector<SampleResult>& results);
 
  private:
   // What a row is sampled with, if not only with its tokens.
@@ -39,25 +44,34 @@ class LogitsStage {
   struct ThreadMemory {
     SamplerScratch scratch;
     std::vector<float> row;  // a row of logits
-    TokenIds generated;      // the answer and its drafts
+    PickedRow picked;
+    TokenIds generated;  // the answer and its drafts
   };
 
   std::span<uint32_t> mask(size_t place) { return std::span(masks_).subspan(place * mask_words_, mask_words_); }
   void fill_places(const SampleRequest& request, AnswerState state);
   void fill(Place& place, std::span<uint32_t> mask, const SampleRequest& request, AnswerState& state,
             size_t drafts) const;
-  SampleRow row_of(const SampleRequest& request, std::span<const TokenId> generated, size_t drafts,
-                   std::span<float> logits);
+  std::span<const TokenId> answer_and_drafts(const SampleRequest& request, ThreadMemory& memory) const;
+  SampleRow row_of(const SampleRequest& request, std::span<const TokenId> generated, size_t drafts);
+  void pick_rows(const SampleRequest& request, ThreadMemory& memory, std::span<std::optional<Pick>> picks);
+  std::span<float> logits_at(size_t row, const ForwardOutput& output) const {
+    return output.logits.subspan(row * vocab_, vocab_);
+  }
+  void set_logits(SampleRow& row, const SampleRequest& request, size_t at, const ForwardOutput& output,
+                  ThreadMemory& memory) const;
   Sampled judge(const SampleRequest& request, size_t draft, const SampleRow& row, SamplerScratch& scratch) const;
-  void sample(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory, SampleResult& result);
-  void choose(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory, SampleResult& result);
+  void sample(const SampleRequest& request, const ForwardOutput& output, ThreadMemory& memory, SampleResult& result);
+  void choose(const SampleRequest& request, const ForwardOutput& output, ThreadMemory& memory, SampleResult& result);
 
   Team& team_;
   const size_t vocab_, mask_words_;
   const bool force_, predict_;
-  std::vector<Place> places_;         // for the rows of requests with a state
-  std::vector<uint32_t> masks_;       // [places][mask_words]
-  std::vector<ThreadMemory> memory_;  // one per thread
+  std::vector<Place> places_;           // for the rows of requests with a state
+  std::vector<uint32_t> masks_;         // [places][mask_words]
+  std::vector<Candidates> candidates_;  // for the rows of logits
+  std::vector<uint32_t> pick_masks_;    // [rows][mask_words]
+  std::vector<ThreadMemory> memory_;    // one per thread
 };
 
 }  // namespace quire

@@ -141,4 +141,17 @@ void CpuOperations::state_space(const LayerStates& states, const StateSpace& arg
   quire::state_space(compute_, states, args, spans, rows);
 }
 
+// The host reads logits in place, so this is for tests: not fast, and its memory is not among memory_bytes().
+std::byte* CpuOperations::pick(const Rows& x, std::span<const Pick> picks) {
+  size_t words = 0;
+  for (const Pick& pick : picks) words += pick.words();
+  picked_.resize(words);
+  std::span<uint32_t> to = picked_;
+  for (size_t row = 0; row < picks.size(); ++row) {
+    quire::pick({x.row(static_cast<int>(row)), static_cast<size_t>(x.cols)}, picks[row], to.first(picks[row].words()));
+    to = to.subspan(picks[row].words());
+  }
+  return reinterpret_cast<std::byte*>(picked_.data());
+}
+
 }  // namespace quire

@@ -58,6 +58,8 @@ class CpuOperations final : public Operations {
   void state_space(const LayerStates& states, const StateSpace& args, std::span<const StateSpan> spans,
                    int rows) override;
 
+  std::byte* pick(const Rows& x, std::span<const Pick> picks) override;
+
  private:
   struct Carved {
     InputMemory inputs;
@@ -74,6 +76,7 @@ class CpuOperations final : public Operations {
   ExpertGroup expert_group_;
   ProjectionParts parts_;
   uint64_t expert_bytes_ = 0;
+  std::vector<uint32_t> picked_;
 };
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// The best tokens of rows on a device, next to ops/top.h.
+// What is picked of rows on a device, next to ops/pick.h.
 #include "cuda/sample.h"
 
 #include <gtest/gtest.h>
@@ -7,62 +7,85 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cuda/device.h"
 #include "device_memory.h"
-#include "ops/top.h"
 
 namespace quire::cuda {
 namespace {
 
-// Compares the best of each row.
-void expect_top(Device& device, TwinRows& x, int cols, int count, int rows) {
-  Stream stream(device, false);
-  const size_t places = static_cast<size_t>(count * rows), scratch_bytes = top_bytes(cols, count, rows);
-  std::byte* const scratch = device.allocate(scratch_bytes + 16);
-  std::byte* const columns = device.allocate(places * sizeof(int32_t));
-  std::byte* const values = device.allocate(places * sizeof(float));
-  top(stream, x.on_device(), count, rows, scratch, reinterpret_cast<int32_t*>(columns),
-      reinterpret_cast<float*>(values));
+// Compares the results, word by word.
+void expect_picked(Device& device, TwinRows& x, int cols, const std::vector<Pick>& picks) {
+  Stream stream(device, false, std::max<size_t>(16, 2 * pick_scratch_bytes(cols)));  // room for two rows at a time
+  size_t words = 0;
+  for (const Pick& one : picks) words += one.words();
+  std::byte* const results = device.allocate(words * sizeof(uint32_t));
+  Rows rows = x.on_device();
+  rows.cols = cols;
+  pick(stream, rows, picks, reinterpret_cast<uint32_t*>(results));
   stream.finish();
-  std::vector<int32_t> got_columns(places);
-  std::vector<float> got_values(places);
-  device.download(reinterpret_cast<std::byte*>(got_columns.data()), columns, places * sizeof(int32_t));
-  device.download(reinterpret_cast<std::byte*>(got_values.data()), values, places * sizeof(float));
-  for (std::byte* memory : {scratch, columns, values}) device.free(memory);
+  std::vector<uint32_t> got(words);
+  device.download(reinterpret_cast<std::byte*>(got.data()), results, words * sizeof(uint32_t));
+  device.free(results);
 
-  std::vector<Ranked> best(static_cast<size_t>(count));
-  for (int row = 0; row < rows; ++row) {
-    quire::top({x.host().row(row), static_cast<size_t>(cols)}, best);
-    for (int i = 0; i < count; ++i) {
-      const auto at = static_cast<size_t>(row * count + i);
-      const Ranked& want = best[static_cast<size_t>(i)];
-      ASSERT_EQ(got_columns[at], want.column) << cols << " columns, row " << row << ", place " << i;
-      ASSERT_EQ(std::memcmp(&got_values[at], &want.value, sizeof(float)), 0) << cols << " columns, row " << row;
-    }
+  std::span<const uint32_t> left = got;
+  for (size_t row = 0; row < picks.size(); ++row) {
+    std::vector<uint32_t> want(picks[row].words());
+    quire::pick({x.host().row(static_cast<int>(row)), static_cast<size_t>(cols)}, picks[row], want);
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_EQ(left[i], want[i]) << cols << " columns, row " << row << ", word " << i;
+    left = left.subspan(want.size());
   }
 }
 
-TEST(TopOnDevice, FindsTheBestOfAnyNumberOfColumns) {
+TEST(PicksOnDevice, AreTheBestOfAnyNumberOfColumns) {
   const std::unique_ptr<Device> device = open(0);
   struct Case {
-    int cols, count, rows;
+    int cols;
+    std::vector<int> best;  // of each row
   };
   for (const Case& c :
-       {Case{1, 1, 2}, {7, 7, 3}, {300, 1, 3}, {300, 64, 2}, {8192, 2, 1}, {8193, 1, 2}, {20000, 10, 2}}) {
-    TwinRows x(*device, c.rows, c.cols, 1);
-    expect_top(*device, x, c.cols, c.count, c.rows);
+       {Case{1, {1, 2}}, {7, {7, 0, 9}}, {300, {1, 128, 3}}, {8192, {2}}, {8193, {1, 0, 5}}, {20000, {10, 128}}}) {
+    TwinRows x(*device, static_cast<int>(c.best.size()), c.cols, 1);
+    std::vector<Pick> picks;
+    for (const int best : c.best) picks.push_back({.best = best});
+    expect_picked(*device, x, c.cols, picks);
   }
 }
 
-TEST(TopOnDevice, OrdersEqualNumbersInfinitiesAndNan) {
+TEST(PicksOnDevice, KeepToTheirMaskAndHaveTheirColumns) {
+  const std::unique_ptr<Device> device = open(0);
+  std::mt19937 random(4);
+  for (const int cols : {33, 500, 9001}) {
+    TwinRows x(*device, 5, cols, 2);
+    std::vector<std::vector<uint32_t>> masks(5);
+    std::vector<std::vector<int32_t>> columns(5);
+    std::vector<Pick> picks;
+    for (size_t row = 0; row < 5; ++row) {
+      for (int word = 0; word < (cols + 31) / 32; ++word)
+        masks[row].push_back(static_cast<uint32_t>(random() & random()));
+      for (int col = static_cast<int>(random() % 5); col < cols; col += 1 + static_cast<int>(random() % 100))
+        columns[row].push_back(col);
+      if (row == 3) std::ranges::fill(masks[row], 0u);
+      if (row == 4) std::ranges::fill(masks[row], 0u), masks[row].back() = 1;  // only the first column of the last word
+      picks.push_back({.best = 20, .mask = masks[row], .columns = columns[row]});
+    }
+    picks[0].mask = {};
+    picks[1].columns = {};
+    picks[2].best = 0;
+    expect_picked(*device, x, cols, picks);
+  }
+}
+
+TEST(PicksOnDevice, OrderEqualNumbersInfinitiesAndNan) {
   const std::unique_ptr<Device> device = open(0);
   constexpr float kInfinite = std::numeric_limits<float>::infinity(),
                   kNoNumber = std::numeric_limits<float>::quiet_NaN();
-  constexpr int kCols = 9000, kCount = 12;
+  constexpr int kCols = 9000;
   TwinRows x(*device, 6, kCols, 2);
   const auto row = [&](int r) { return std::span(x.host().row(r), size_t{kCols}); };
   for (float& value : row(0)) value = std::round(value);  // many ties
@@ -71,20 +94,20 @@ TEST(TopOnDevice, OrdersEqualNumbersInfinitiesAndNan) {
   row(1)[3] = -5;
   for (size_t i = 0; i < row(2).size(); ++i) row(2)[i] = i % 2 == 0 ? -0.0f : 0.0f;
   row(3)[8999] = kInfinite;
-  row(3)[0] = kNoNumber;
+  row(3)[7] = kNoNumber;
   row(3)[1] = -kNoNumber;
   std::ranges::fill(row(4), -kInfinite);
   std::ranges::fill(row(5), -std::numeric_limits<float>::denorm_min());
   x.upload();
-  expect_top(*device, x, kCols, kCount, 6);
+  expect_picked(*device, x, kCols, std::vector<Pick>(6, {.best = 12}));
 }
 
-// So many parts that the best of parts are cut into parts again.
-TEST(TopOnDevice, FindsTheBestOfPartsOfParts) {
+// Whose rows begin anywhere, and so many parts that the best of parts are cut into parts again.
+TEST(PicksOnDevice, AreTheBestOfPartsOfParts) {
   const std::unique_ptr<Device> device = open(0);
-  constexpr int kCols = 8192 * 6 + 3, kCount = 600;
+  constexpr int kCols = 8192 * 33 + 3;
   TwinRows x(*device, 1, kCols, 3);
-  expect_top(*device, x, kCols, kCount, 1);
+  expect_picked(*device, x, kCols, {{.best = 128}});
 }
 
 }  // namespace

@@ -422,6 +422,53 @@ TEST(EqualityUnderLoad, FiveHundredRequestsGetTheirSoloAnswers) {
   EXPECT_GT(stats.pages_evicted, 0u);
 }
 
+// So small that the emulated GPU computes them, too: 300 concurrent requests, sampled in every way, get the answers that they get
+// alone.
+TEST(EqualityUnderLoad, ThreeHundredShortRequestsGetTheirSoloAnswers) {
+  std::mt19937 random(3);
+  std::vector<Request> requests;
+  for (unsigned i = 0; i < 300; ++i) {
+    TokenIds prompt = random_tokens(random() % 3, static_cast<int>(random() % 20));  // three families of prefixes
+    prompt.push_back(static_cast<TokenId>(random() % 256));
+    Request r = seeded_request(std::move(prompt), i % 20 == 0 ? 40 : 1 + static_cast<int>(random() % 3));
+    SamplingParams& s = r.sampling;
+    s.seed = i;
+    s.n = random() % 20 == 0 ? 3 : 1;
+    if (random() % 3 == 0) s.temperature = 0;
+    if (random() % 2 == 0) s.top_k = 1 + static_cast<int>(random() % 60);
+    if (random() % 3 == 0) s.top_p = 0.8f;
+    if (random() % 4 == 0) s.min_p = 0.05f;
+    if (random() % 4 == 0) s.repetition_penalty = 1.3f;
+    if (random() % 4 == 0) s.presence_penalty = 0.5f;
+    if (random() % 8 == 0) s.logit_bias = {{static_cast<TokenId>(random() % 256), 5.0f}};
+    if (random() % 2 == 0) s.logprobs.reset();
+    r.priority = i % 20 == 0 ? 0 : 1;  // the long ones meet
+    requests.push_back(std::move(r));
+  }
+  EngineOptions o = tiny_options();
+  o.model = testing::smallest_model();
+  o.max_model_len = 64;
+  std::vector<Answers> alone;
+  {
+    EngineOptions plain = o;
+    plain.prefix_cache = false;
+    Engine engine(plain);
+    for (const Request& r : requests) alone.push_back(answers(engine, r));
+  }
+  o.max_num_batched_tokens = 40;
+  o.kv_cache_bytes = 8 * (kTinyPageBytes / 2);  // 8 pages for up to 16 sequences
+  Engine engine(o);
+  const std::vector<Answers> together = testing::answers_together(engine, requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    for (size_t choice = 0; choice < alone[i].size(); ++choice)
+      expect_same(alone[i][choice], together[i][choice], "request " + std::to_string(i));
+  }
+  const EngineStats stats = engine.stats();
+  EXPECT_GT(stats.preemptions, 0u);
+  EXPECT_GT(stats.prefix_hit_tokens, 0u);
+  EXPECT_GT(stats.pages_evicted, 0u);
+}
+
 // The same in every mode, with prompt lengths at the limits, cancellations and timeouts at any moment.
 TEST(EqualityUnderLoad, HoldsInEveryMode) {
   const auto folder = std::filesystem::temp_directory_path() / ("quire-modes-" + std::to_string(::getpid()));

@@ -16,10 +16,12 @@ namespace quire::testing {
 // Files made by a test program; removed when it ends.
 struct TinyModels {
   std::map<std::tuple<TensorType, int, int, int>, std::string> made;
+  std::string smallest;  // empty: not made
 
   ~TinyModels() {
     std::error_code ignored;
     for (const auto& [what, path] : made) std::filesystem::remove(path, ignored);
+    if (!smallest.empty()) std::filesystem::remove(smallest, ignored);
   }
 };
 inline TinyModels tiny_models;
@@ -38,6 +40,17 @@ inline std::string tiny_model(TensorType type = TensorType::Q4_1, int context = 
     shape.experts = experts;
     shape.experts_used = experts > 0 ? 2 : 0;
     write_synthetic_model(path, shape, type, 5);
+  }
+  return path;
+}
+
+// A sixteenth of it, for the emulated GPU: one head, whose keys and values are half as large in all.
+inline const std::string& smallest_model() {
+  std::string& path = tiny_models.smallest;
+  if (path.empty()) {
+    path =
+        (std::filesystem::temp_directory_path() / ("quire-smallest-" + std::to_string(::getpid()) + ".gguf")).string();
+    write_synthetic_model(path, {"smallest", 2, 32, 1, 1, 32, 64, 320, 128, 10000, false}, TensorType::Q8_0, 5);
   }
   return path;
 }

@@ -1,0 +1,78 @@
+#include "engine/step/logits_download.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace quire {
+namespace {
+
+// Whether a sampler that had all of the row would find nothing wrong with it.
+bool is_sound(const Picked& picked) {
+  const auto possible = [](float x) { return x <= std::numeric_limits<float>::max(); };  // false for NaN
+  if (!picked.best.empty()) {
+    const bool found = picked.best[0] >= 0;
+    if (found ? !std::isfinite(picked.best_values[0]) : picked.columns.empty()) return false;
+  }
+  return std::ranges::all_of(picked.column_values, possible);
+}
+
+}  // namespace
+
+void LogitsDownload::run(Operations& ops, const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted,
+                         ForwardOutput& output) {
+  assert(std::cmp_equal(x.stride, x.cols));
+  output.logits = {};
+  output.picked.clear();
+  output.logits_bytes = 0;
+  if (!wanted.empty()) {
+    assert(wanted.size() == rows);
+    read_picked(ops, x, wanted, output);
+    read_rows(x, output);
+    return;
+  }
+  ops.finish();
+  if (rows == 0) return;
+  output.logits = view_floats(backend_, x.data, rows * x.stride, host_logits_);
+  output.logits_bytes = output.logits.size_bytes();
+}
+
+void LogitsDownload::read_picked(Operations& ops, const Rows& x, std::span<const std::optional<Pick>> wanted,
+                                 ForwardOutput& output) {
+  picks_.clear();
+  size_t words = 0;
+  for (const std::optional<Pick>& pick : wanted) words += picks_.emplace_back(pick.value_or(Pick{})).words();
+  std::byte* const results = words > 0 ? ops.pick(x, picks_) : nullptr;
+  ops.finish();
+  std::span<const std::byte> left;
+  if (words > 0) left = backend_.view(results, words * sizeof(uint32_t), host_picked_);
+  output.logits_bytes += left.size();
+  for (size_t row = 0; row < wanted.size(); ++row) {
+    const size_t bytes = picks_[row].words() * sizeof(uint32_t);
+    std::optional<Picked>& picked = output.picked.emplace_back();
+    if (wanted[row]) picked.emplace(picks_[row], left.first(bytes));
+    if (picked && !is_sound(*picked)) picked.reset();
+    left = left.subspan(bytes);
+  }
+}
+
+// The rows that were not picked from, to their places.
+void LogitsDownload::read_rows(const Rows& x, ForwardOutput& output) {
+  const auto& picked = output.picked;
+  const size_t bytes = x.stride * sizeof(float);
+  std::span<std::byte> room;
+  for (size_t row = 0, end = 0; row < picked.size(); row = end + 1) {
+    for (end = row; end < picked.size() && !picked[end]; ++end) {
+    }
+    if (end == row) continue;
+    if (room.empty()) room = host_logits_.room(backend_, picked.size() * bytes);
+    auto* const from = reinterpret_cast<std::byte*>(x.row(static_cast<int>(row)));
+    backend_.read(from, room.subspan(row * bytes, (end - row) * bytes));
+    output.logits_bytes += (end - row) * bytes;
+  }
+  output.logits = {reinterpret_cast<float*>(room.data()), room.size() / sizeof(float)};
+}
+
+}  // namespace quire

@@ -1,0 +1,34 @@
+// From a device's logits to what the host samples from.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/step/forward.h"
+#include "ops/backend.h"
+
+namespace quire {
+
+class LogitsDownload {
+ public:
+  // The backend must outlive it.
+  explicit LogitsDownload(Backend& backend) : backend_(backend) {}
+
+  // Sets `logits`, `picked` and `logits_bytes` of the output. x: `rows` rows of logits in the backend's memory, dense, whose
+  // operations may still run. wanted: ForwardInput::picks. A row whose pick has NaN or infinities, or nothing at all,
+  // comes whole: so the sampler sees all that is wrong with it.
+  void run(Operations& ops, const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted,
+           ForwardOutput& output);
+
+ private:
+  void read_picked(Operations& ops, const Rows& x, std::span<const std::optional<Pick>> wanted, ForwardOutput& output);
+  void read_rows(const Rows& x, ForwardOutput& output);
+
+  Backend& backend_;
+  std::vector<Pick> picks_;
+  HostCopy host_picked_, host_logits_;
+};
+
+}  // namespace quire
