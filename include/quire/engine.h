@@ -75,6 +75,9 @@ enum class TraceDetail : uint8_t {
 // EngineOptions::expert_bytes: all experts are in memory.
 inline constexpr size_t kAllExperts = SIZE_MAX;
 
+// EngineOptions::gpu_layers: all layers, or the most that fit in the device's memory.
+inline constexpr int kAllGpuLayers = -1, kAutoGpuLayers = -2;
+
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
 // A LoRA adapter of a model: a PEFT directory or a GGUF file (docs/adapters.md). Requests name it.
@@ -113,6 +116,9 @@ struct EngineOptions {
   std::string numa = "auto";  // ranks and stages, and what they read, each on NUMA nodes of their own: auto, off
   // With stages: a step of twice as many rows, or more, is cut into micro-batches of at least so many.
   int micro_batch_rows = 32;
+  // With a device: so many of the last layers, and the output, are the device's; the CPU has the others. They work like stages.
+  // 0: the CPU has all, and the device is not opened.
+  int gpu_layers = kAllGpuLayers;
   int max_model_len = 0;  // tokens of prompt plus answer; 0: the model's limit, reduced to what the cache can hold
   int max_num_seqs = 64;  // sequences that run concurrently
   // Rows (tokens) per step: one for each decoding sequence, the rest for prompts. At least max_num_seqs.
@@ -198,6 +204,7 @@ struct ModelInfo {
   int ranks = 1;   // EngineOptions::tensor_parallel_size
   int stages = 1;  // EngineOptions::pipeline_parallel_size
   int vocab_size = 0, layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  int gpu_layers = 0;  // of the layers, those that a device with memory of its own computes
   int max_model_len = 0;
   bool generates = true;             // false: encoders and classifiers, which only pool
   Pooling pooling = Pooling::kNone;  // how the model makes embeddings or scores; kNone: its files do not say
@@ -210,7 +217,7 @@ struct ModelInfo {
   int kv_states = 0;     // states of recurrent layers: of running sequences, and checkpoints
   int max_adapters = 0;  // those loaded with the model, and EngineOptions::max_adapters
   uint64_t parameters = 0;
-  size_t weight_bytes = 0;  // as packed in memory
+  size_t weight_bytes = 0;  // as packed in memory; of the CPU and of a device together
   size_t decode_bytes = 0;  // weights read to decode one token
   // Experts that are read from a file when tokens choose them: those that memory holds at a time, and what it takes, which
   // is part of weight_bytes. 0: all weights are in memory.
@@ -400,8 +407,8 @@ struct EngineStats {
 
 // Threads, kernels and memory that several engines share. Opaque.
 struct Runtime;
-// Takes threads, kernels, device, gpu_memory_utilization and memory_bytes of the options, and nothing else. Throws Error: an
-// option is invalid, the device cannot be used, or less memory is free than asked for.
+// Takes threads, kernels, device, gpu_layers, gpu_memory_utilization and memory_bytes of the options, and nothing else. Throws
+// Error: an option is invalid, the device cannot be used, or less memory is free than asked for.
 std::shared_ptr<Runtime> make_runtime(const EngineOptions& options);
 
 // Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h, engine/memory_plan.h,

@@ -69,6 +69,7 @@ nb::dict info_of(const ModelInfo& info) {
   values["threads"] = info.threads;
   values["vocab_size"] = info.vocab_size;
   values["layers"] = info.layers;
+  values["gpu_layers"] = info.gpu_layers;
   values["hidden"] = info.hidden;
   values["max_model_len"] = info.max_model_len;
   values["generates"] = info.generates;

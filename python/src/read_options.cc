@@ -28,6 +28,7 @@ constexpr EngineOption kEngineOptions[] = {
     {"model", &EngineOptions::model},
     {"kernels", &EngineOptions::kernels},
     {"device", &EngineOptions::device},
+    {"gpu_layers", &EngineOptions::gpu_layers},
     {"activations", &EngineOptions::activations},
     {"kv_cache_dtype", &EngineOptions::kv_cache_dtype},
     {"threads", &EngineOptions::threads},

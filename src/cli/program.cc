@@ -29,12 +29,13 @@ void refuse_octal(CLI::App& command) {
   for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) refuse_octal(*inner);
 }
 
-// vLLM's short names of flags; CLI11 takes a dash and two letters for two flags.
+// Short names of flags, vLLM's and llama.cpp's; CLI11 takes a dash and two letters for two flags.
 void spell_out_short_names(int argc, char** argv) {
-  static char tensor[] = "--tensor-parallel-size", pipeline[] = "--pipeline-parallel-size";
+  static char tensor[] = "--tensor-parallel-size", pipeline[] = "--pipeline-parallel-size", gpu[] = "--gpu-layers";
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) == "-tp") argv[i] = tensor;
     if (std::string_view(argv[i]) == "-pp") argv[i] = pipeline;
+    if (std::string_view(argv[i]) == "-ngl") argv[i] = gpu;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "ops/cpu/cpu_backend.h"
+#include "quire/engine.h"
 
 namespace quire {
 
@@ -16,6 +17,9 @@ struct DeviceName {
   int index = 0;
 };
 std::optional<DeviceName> parse_device_name(std::string_view text);  // nullopt: it is no name
+
+// Whether a device computes, if only some of the layers.
+inline bool uses_device(const EngineOptions& options) { return options.device != "cpu" && options.gpu_layers != 0; }
 
 // The backend of the device that computes; nullptr: the CPU does. name: "cpu"; or NAME or NAME:N, the backend in the library
 // libquire_NAME.so beside the program or in ../lib/quire, and the number of its device. It stays loaded. Throws Error:

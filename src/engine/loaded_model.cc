@@ -107,8 +107,12 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   if (max_logits > 0 && !facts.config.has_logits)
     throw unsupported("{} does not generate text; it can only embed or score it", options.model);
   options = options_for(std::move(options), facts.config);
-  memory_share = runtime.memory.take([&](size_t left) { return plan_within(left, facts, max_logits); });
-  options.expert_bytes = plan.expert_slots > 0 ? plan.experts : kAllExperts;  // what later plans keep
+  host_share = runtime.host_memory.take([&](size_t host_left) {
+    memory_share = runtime.memory.take([&](size_t left) { return plan_within(left, host_left, facts, max_logits); });
+    return plan.host ? plan.host->total() : 0;
+  });
+  if (options.gpu_layers == kAutoGpuLayers) options.gpu_layers = plan.gpu_layers;  // later plans keep it
+  options.expert_bytes = plan.expert_slots > 0 ? plan.experts : kAllExperts;       // what later plans keep
   if (options.processes) agree(checkpoint, facts.config);
   load(checkpoint, facts.config);
   load_drafters(checkpoint, facts.drafters);
@@ -122,13 +126,16 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   checkpoint.check_unchanged();
   cache_identity = identity + " cache " + layout.identity();
   if (draft_model) cache_identity += draft_model->identity();
-  if (runtime.device)
-    cache_identity += fmt::format(" device {}", runtime.device->name());  // its bits are not the CPU's
+  // The bits of a device are not the CPU's.
+  if (runtime.device) cache_identity += fmt::format(" device {}", runtime.device->name());
+  if (plan.host)
+    cache_identity += fmt::format(" layers {} host activations {}", plan.gpu_layers, name(plan.host->activation_type));
   cache = {layout, info.kv_pages, info.kv_states};
-  if (options.tune != TuneMode::kOff && !options.tuning_file.empty() && !runtime.device) {
-    const TuningFile file(options.tuning_file, tuning_machine(runtime.cpu.compute(plan.activation_type)), warn);
+  if (options.tune != TuneMode::kOff && !options.tuning_file.empty() && (!runtime.device || cpu_layers)) {
+    const Compute compute = runtime.cpu.compute(plan.host ? plan.host->activation_type : plan.activation_type);
+    const TuningFile file(options.tuning_file, tuning_machine(compute), warn);
     const Team::Turn turn(runtime.team);  // other models on this runtime read the tuning in their steps
-    tune(runtime.cpu.compute(plan.activation_type), runtime.tuning, target, file, options.tune == TuneMode::kForce,
+    tune(compute, runtime.tuning, cpu_layers ? *cpu_layers : target, file, options.tune == TuneMode::kForce,
          options.on_load);
   }
   options.on_load = nullptr;  // it may refer to what ends with the caller
@@ -215,15 +222,7 @@ void LoadedModel::make_executor() {
     ranks = std::make_unique<RanksExecutor>(target.config, target.weights, cache, *rank_group, plan.activation_type,
                                             plan.limits);
   } else if (!plan.stages.empty()) {
-    std::vector<int> widths;
-    for (const StagePlan& stage : plan.stages)
-      if (!is_last(target.config, stage.layers)) widths.push_back(border_width(target.config, stage.layers.end));
-    const Placement placement = place_parts(options.numa, static_cast<int>(plan.stages.size()));
-    stage_group =
-        std::make_unique<StageGroup>(runtime.cpu, runtime.team.size(), widths, plan.limits.max_rows, placement);
-    if (placement) place_by_stages(target.config, target.weights, placement, plan.stage_layers());
-    stages = std::make_unique<StagesExecutor>(target.config, target.weights, cache, *stage_group, plan.stage_layers(),
-                                              plan.micro_batches, plan.activation_type, plan.limits);
+    make_stages();
   } else {
     local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, runtime.backend(),
                                             plan.activation_type, plan.limits);
@@ -232,6 +231,28 @@ void LoadedModel::make_executor() {
   if (!plan.stages.empty() && processes && runtime.rank + 1 < options.pipeline_parallel_size) return;
   if (stages) return make_drafter(stages->last(), stages->backend(stages->stages() - 1));
   for_each_rank([this](LocalExecutor& executor, Backend& backend) { make_drafter(executor, backend); });
+}
+
+void LoadedModel::make_stages() {
+  const std::vector<LayerRange> layers = plan.stage_layers();
+  std::vector<StagePart> parts;
+  for (const LayerRange& own : layers) {
+    const bool by_cpu = plan.host && own.begin == 0;  // next to a device
+    parts.push_back({own, by_cpu ? cpu_layers->weights : target.weights,
+                     by_cpu ? plan.host->activation_type : plan.activation_type});
+  }
+  std::vector<int> widths;  // of the borders
+  for (size_t next = 1; next < layers.size(); ++next) widths.push_back(border_width(target.config, layers[next].begin));
+  if (plan.host) {
+    stage_group = std::make_unique<StageGroup>(runtime.cpu, runtime.team.size(), *runtime.device, widths[0],
+                                               plan.limits.max_rows);
+  } else {
+    const Placement placement = place_parts(options.numa, static_cast<int>(layers.size()));
+    stage_group =
+        std::make_unique<StageGroup>(runtime.cpu, runtime.team.size(), widths, plan.limits.max_rows, placement);
+    if (placement) place_by_stages(target.config, target.weights, placement, layers);
+  }
+  stages = std::make_unique<StagesExecutor>(target.config, parts, cache, *stage_group, plan.micro_batches, plan.limits);
 }
 
 void LoadedModel::make_drafter(LocalExecutor& executor, Backend& backend) const {
@@ -289,10 +310,12 @@ void LoadedModel::load_control_vectors() {
   cache_identity += " control " + vectors.identity();
 }
 
-// Returns what to take of the `left` bytes.
-size_t LoadedModel::plan_within(size_t left, const ModelFacts& facts, int max_logits) {
-  const size_t memory = options.memory_bytes > 0 ? std::min(left, options.memory_bytes) : left;
-  plan = plan_memory(facts, options, runtime.machine(memory), max_logits);
+// Returns what to take of the `left` bytes. host_left: next to a device, bytes of the host.
+size_t LoadedModel::plan_within(size_t left, size_t host_left, const ModelFacts& facts, int max_logits) {
+  const size_t most = options.memory_bytes > 0 ? options.memory_bytes : std::numeric_limits<size_t>::max();
+  Machine machine = runtime.machine(std::min(left, most));
+  machine.host_memory = std::min(host_left, most);
+  plan = plan_memory(facts, options, machine, max_logits);
   return plan.total();
 }
 
@@ -313,15 +336,19 @@ void LoadedModel::settle_memory(ModelFacts& facts, size_t memory_before, int max
   const bool alone = runtime.memory.shares() == 1;
   if (alone && !plan.own_memory && loaded > plan.loaded) facts.unplanned = loaded - plan.loaded;
   if (lost_drafter || facts.unplanned > 0)
-    runtime.memory.resize(memory_share, [&](size_t left) { return plan_within(left, facts, max_logits); });
+    runtime.host_memory.resize(host_share, [&](size_t host_left) {
+      runtime.memory.resize(memory_share, [&](size_t left) { return plan_within(left, host_left, facts, max_logits); });
+      return plan.host ? plan.host->total() : 0;
+    });
   if (text_drafters) text_drafters->limit(plan.drafted_tokens);
 }
 
-// Of the model's layers, those that this process computes.
+// Of the model's layers, those of `target`: the ones that this process computes, or its device.
 LoadedLayers LoadedModel::own_part() const {
-  if (!options.processes || plan.stages.empty()) return {};
-  const bool last = runtime.rank + 1 == options.pipeline_parallel_size;
-  return {.layers = plan.stages[static_cast<size_t>(runtime.rank)].layers, .embedding = last && plan.drafter_embedding};
+  if (plan.stages.empty() || (!options.processes && !plan.host)) return {};
+  const size_t stage = plan.host ? 1 : static_cast<size_t>(runtime.rank);
+  const bool last = stage + 1 == plan.stages.size();
+  return {.layers = plan.stages[stage].layers, .embedding = last && plan.drafter_embedding};
 }
 
 void LoadedModel::load(const Checkpoint& checkpoint, const ModelConfig& config) {
@@ -341,13 +368,19 @@ void LoadedModel::load(const Checkpoint& checkpoint, const ModelConfig& config) 
   if (!text.rerank_template && config.pooled.score == Score::kYesNo) text.rerank_template = kQwen3RerankPrompt;
   if (text.template_source) text.template_source = template_or_named(*text.template_source, template_name);
   if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, template_name);
-  target.weights = load_weights(checkpoint, target.config, runtime.backend(), runtime.team,
-                                {.memory = plan.budget,
-                                 .expert_slots = static_cast<size_t>(plan.expert_slots),
-                                 .pack_cache = options.pack_cache,
-                                 .warn = warn,
-                                 .report = options.on_load,
-                                 .part = own_part()});
+  WeightOptions loading{.memory = plan.budget,
+                        .expert_slots = static_cast<size_t>(plan.expert_slots),
+                        .pack_cache = options.pack_cache,
+                        .warn = warn,
+                        .report = options.on_load,
+                        .part = own_part()};
+  target.weights = load_weights(checkpoint, target.config, runtime.backend(), runtime.team, loading);
+  if (plan.host) {
+    loading.memory = plan.host->budget;
+    loading.part = {.layers = plan.stages[0].layers};
+    cpu_layers = std::make_unique<Model>(Model{.config = config, .text = {}, .weights = {}});
+    cpu_layers->weights = load_weights(checkpoint, cpu_layers->config, runtime.cpu, runtime.team, loading);
+  }
   if (const auto& experts = target.weights.experts)
     spdlog::info("experts: {} of {} in memory at a time, in {} MiB; the others are read from {}", experts->slots(),
                  experts->file().experts(), experts->memory_bytes() >> 20, experts->file().name());
@@ -384,6 +417,7 @@ void LoadedModel::describe(const Checkpoint& checkpoint) {
   info.threads = runtime.team.size();
   info.ranks = options.tensor_parallel_size;
   info.stages = options.pipeline_parallel_size;
+  info.gpu_layers = plan.gpu_layers;
   info.vocab_size = config.vocab;
   info.layers = static_cast<int>(config.layers.size());
   info.hidden = config.hidden;
@@ -409,13 +443,21 @@ void LoadedModel::describe(const Checkpoint& checkpoint) {
 void LoadedModel::describe_memory() {
   const CacheSize& cache = plan.cache;
   info.memory_bytes = plan.budget;
-  info.weight_bytes = target.weights.matrix_bytes;
+  info.weight_bytes = target.weights.matrix_bytes + (cpu_layers ? cpu_layers->weights.matrix_bytes : 0);
   info.expert_slots = plan.expert_slots;
   info.expert_bytes = plan.experts;
   info.activation_bytes = plan.activations;
   info.page_store_bytes = plan.page_store;
-  info.other_bytes = plan.without_cache() - info.weight_bytes - info.activation_bytes;
-  if (!plan.own_memory) info.other_bytes -= info.page_store_bytes;
+  info.other_bytes = plan.without_cache();
+  info.kv_cache_bytes = cache.bytes;
+  if (const auto& host = plan.host) {
+    info.memory_bytes += host->budget;
+    info.activation_bytes += host->activations;
+    info.other_bytes += host->total() - host->cache;
+    info.kv_cache_bytes += host->cache;
+  }
+  info.other_bytes -= info.weight_bytes + info.activation_bytes;
+  if (!plan.own_memory || plan.host) info.other_bytes -= info.page_store_bytes;
   info.max_model_len = cache.max_model_len;
   info.kv_cache_dtype = name(plan.layout.type());
   info.kv_pages = cache.units;
@@ -425,7 +467,6 @@ void LoadedModel::describe_memory() {
   info.page_tokens = kPageTokens;
   info.kv_bytes_per_token = plan.layout.token_bytes();
   info.kv_bytes_per_sequence = cache.bytes_per_sequence;
-  info.kv_cache_bytes = cache.bytes;
 }
 
 }  // namespace quire

@@ -34,7 +34,10 @@ struct LoadedModel {
   Runtime& runtime;
   MemoryPlan plan;                   // all that is allocated, and what requests may take
   MemoryBudget::Share memory_share;  // plan.total() bytes of the runtime's memory
+  MemoryBudget::Share host_share;    // plan.host->total() bytes of the host's next to a device, or none
   Model target;                      // options.model; the draft model belongs to its drafter
+  // The CPU's layers next to a device, which has `target`'s last ones; nullptr: there are none.
+  std::unique_ptr<Model> cpu_layers;
   std::optional<ChatTemplate> chat_template;
   ModelInfo info;
   std::string identity;        // everything its results depend on besides its input; empty unless an option needs it
@@ -60,7 +63,7 @@ struct LoadedModel {
   // What this process's ranks, or the first of them, have received from others.
   GatherCounts gathered() const;
 
-  // Whether this process has the weights of all layers.
+  // Whether this process has the weights of all layers in one place.
   bool has_all_layers() const { return own_part().layers == LayerRange(); }
   // Bytes of rows that this process's stages have sent to the next ones.
   uint64_t stage_bytes() const;
@@ -71,13 +74,14 @@ struct LoadedModel {
   void set_adapter(int number, const Adapter& adapter);
 
  private:
-  size_t plan_within(size_t left, const ModelFacts& facts, int max_logits);
+  size_t plan_within(size_t left, size_t host_left, const ModelFacts& facts, int max_logits);
   void load(const Checkpoint& checkpoint, const ModelConfig& config);
   LoadedLayers own_part() const;
   void add_adapter(const AdapterOption& option, const Checkpoint& checkpoint);
   void load_control_vectors();
   void load_drafters(const Checkpoint& checkpoint, const DrafterFacts& facts);
   void make_executor();
+  void make_stages();
   void agree(const Checkpoint& checkpoint, const ModelConfig& config);
   void agree_on_cache();
   // f(executor, its backend) for each rank or stage.

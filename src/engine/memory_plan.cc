@@ -9,9 +9,11 @@
 #include "base/error.h"
 #include "base/text/quote.h"
 #include "engine/cache/page_cache.h"
+#include "engine/device.h"
 #include "engine/drafting/draft_stage.h"
 #include "engine/drafting/text_drafters.h"
 #include "engine/dtype_names.h"
+#include "engine/ranks/gpu_layers.h"
 #include "engine/ranks/rank_group.h"
 #include "engine/ranks/rank_parts.h"
 #include "engine/step/local_executor.h"
@@ -93,7 +95,7 @@ size_t sum_over_ranks(const Machine& machine, int ranks, BytesWith bytes_with) {
 void check_ranks(const EngineOptions& o) {
   if (o.tensor_parallel_size < 1 || o.tensor_parallel_size > kMaxRanks)
     throw invalid("--tensor-parallel-size must be between 1 and {}, not {}", kMaxRanks, o.tensor_parallel_size);
-  if (o.tensor_parallel_size > 1 && o.device != "cpu")
+  if (o.tensor_parallel_size > 1 && uses_device(o))
     throw unsupported("--tensor-parallel-size {} works on the processor only; leave out --device {}",
                       o.tensor_parallel_size, o.device);
 }
@@ -108,7 +110,7 @@ void check_stages(const ModelFacts& facts, const EngineOptions& o) {
   const auto refuse = [&](const std::string& why) { throw unsupported("--pipeline-parallel-size {} {}", stages, why); };
   if (o.tensor_parallel_size > 1)
     refuse(fmt::format("cannot be combined with --tensor-parallel-size {}; give one of them", o.tensor_parallel_size));
-  if (o.device != "cpu") refuse(fmt::format("works on the processor only; leave out --device {}", o.device));
+  if (uses_device(o)) refuse(fmt::format("works on the processor only; leave out --device {}", o.device));
   if (facts.drafters.named.model == DrafterKind::kEarlyExit)
     refuse(
         "cannot be combined with --speculative early-exit, whose layers and output are in different stages; use "
@@ -120,10 +122,18 @@ void check_stages(const ModelFacts& facts, const EngineOptions& o) {
 // micro-batches a part of (n - 1) / (m + n - 1), which is a fifth for four (GPipe: arXiv 1811.06965).
 constexpr int kMicroBatchesPerStage = 4;
 
+// The layers of each stage; none: there are no stages.
+std::vector<LayerRange> stages_of(const ModelFacts& facts, const EngineOptions& o, int gpu_layers) {
+  const auto layers = static_cast<int>(facts.config.layers.size());
+  if (const int on_cpu = layers - gpu_layers; gpu_layers > 0 && on_cpu > 0) return {{0, on_cpu}, {on_cpu, layers}};
+  if (o.pipeline_parallel_size == 1) return {};
+  return cut_layers(facts.config, facts.weights, o.pipeline_parallel_size);
+}
+
 void plan_stages(const ModelFacts& facts, const EngineOptions& o, MemoryPlan& plan) {
-  if (o.pipeline_parallel_size == 1) return;
   const ModelConfig& config = facts.config;
-  const std::vector<LayerRange> layers = cut_layers(config, facts.weights, o.pipeline_parallel_size);
+  const std::vector<LayerRange> layers = stages_of(facts, o, plan.gpu_layers);
+  if (layers.empty()) return;
   for (const LayerRange& own : layers) {
     const int width = is_last(config, own) ? 0 : border_width(config, own.end);
     plan.stages.push_back({.layers = own,
@@ -132,20 +142,20 @@ void plan_stages(const ModelFacts& facts, const EngineOptions& o, MemoryPlan& pl
   }
   const auto drafter = facts.drafters.named.model;
   plan.drafter_embedding = drafter && DraftModel::reads_of(*drafter) == DraftModel::Reads::kAllRows;
-  plan.micro_batches = {.most = kMicroBatchesPerStage * o.pipeline_parallel_size,
+  plan.micro_batches = {.most = kMicroBatchesPerStage * static_cast<int>(layers.size()),
                         .least_rows = o.micro_batch_rows,
                         .whole_spans = is_bidirectional(config)};
 }
 
-// Of the matrices that this process loads.
-size_t own_stage_weights(const ModelFacts& facts, const MemoryPlan& plan, int rank) {
-  const size_t own = plan.stages[static_cast<size_t>(rank)].weights;
-  const bool last = std::cmp_equal(rank + 1, plan.stages.size());
+// Of the matrices that a stage loads for itself alone.
+size_t own_stage_weights(const ModelFacts& facts, const MemoryPlan& plan, int stage) {
+  const size_t own = plan.stages[static_cast<size_t>(stage)].weights;
+  const bool last = std::cmp_equal(stage + 1, plan.stages.size());
   const bool adds_embedding = plan.drafter_embedding && last && !facts.config.tied_output;
   return own + (adds_embedding ? facts.weights.embedding_bytes : 0);
 }
 
-// What the stages of this process allocate for a step, and to send rows.
+// What the stages of this process allocate for a step, and to send rows; next to a CPU, the device's stage.
 size_t stage_activations(const ModelFacts& facts, const Machine& machine, const MemoryPlan& plan) {
   const ModelConfig& config = facts.config;
   const auto stages = static_cast<int>(plan.stages.size());
@@ -153,6 +163,7 @@ size_t stage_activations(const ModelFacts& facts, const Machine& machine, const 
     const bool last = stage == stages - 1;
     return LocalExecutor::memory_bytes(config, stage_limits(plan.limits, last), operations);
   };
+  if (plan.host) return of_stage(stages - 1, operations_of_machine(machine));
   size_t widest = 0, borders = 0, bytes = 0;
   for (const StagePlan& stage : plan.stages) {
     widest = std::max(widest, stage.sent_bytes);
@@ -176,7 +187,7 @@ void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machin
   const size_t all = static_cast<size_t>(o.max_num_seqs) * static_cast<size_t>(longest_sequence(o, facts.config));
   plan.drafted_tokens = std::min(all, machine.memory / std::max<size_t>(1, plan.layout.token_bytes()));
   Machine drafting = machine;  // the last stage's, if there are several
-  if (const auto stages = static_cast<int>(plan.stages.size()); stages > 0 && !machine.one_rank)
+  if (const auto stages = static_cast<int>(plan.stages.size()); stages > 0 && !machine.one_rank && !plan.host)
     drafting.operations_bytes = CpuBackend::operations_bytes_with(threads_of_rank(stages - 1, stages, machine.threads));
   const size_t corpus = static_cast<size_t>(drafters.corpus_bytes) * kCorpusBytesPerFileByte;
   plan.loaded += corpus + drafters.weight_bytes + TextDrafters::memory_bytes(drafters.named.texts, 0, 0);
@@ -298,15 +309,18 @@ size_t sampling_bytes(int threads, int vocab) {
   return static_cast<size_t>(threads) * static_cast<size_t>(vocab) * SamplerScratch::kBytesPerToken;
 }
 
-MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, const Machine& machine, int max_logits) {
+namespace {
+
+// plan_memory(), with options_for() this model and a number of layers for the device.
+MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, const Machine& machine, int max_logits) {
   const ModelConfig& config = facts.config;
-  const EngineOptions o = options_for(options, config);
   if (o.max_model_len > config.max_positions)
     throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", o.max_model_len,
                   config.max_positions);
   check_ranks(o);
   check_stages(facts, o);
   MemoryPlan plan;
+  plan.gpu_layers = layers_of_device(facts, o, machine);
   plan.ranks = machine.one_rank ? 1 : o.tensor_parallel_size;
   plan.budget = machine.memory;
   plan.own_memory = machine.own_memory;
@@ -314,7 +328,8 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.activation_type = parse_activations(o.activations, machine.activations);
   const KvType kv_type = parse_kv_type(o.kv_cache_dtype, plan.activation_type);
   // A model that was made for int8 inputs gets them.
-  if (o.activations == "auto" && config.input_forms.int8_rows) plan.activation_type = Activations::kInt8;
+  const bool int8_inputs = o.activations == "auto" && config.input_forms.int8_rows;
+  if (int8_inputs) plan.activation_type = Activations::kInt8;
   std::vector<const ModelConfig*> further;
   if (facts.drafters.named.model && facts.drafters.layers) further.push_back(&*facts.drafters.layers);
   plan.layout = cache_layout(config, kv_type, further);
@@ -322,10 +337,16 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.limits.max_rank = std::max(facts.adapters.rank, loads_adapters(o) ? o.max_adapter_rank : 0);
 
   plan_stages(facts, o, plan);
+  if (plan.gpu_layers > 0 && !plan.stages.empty()) {
+    plan.host.emplace();
+    plan.host->activation_type =
+        int8_inputs ? Activations::kInt8 : parse_activations(o.activations, machine.host_activations);
+  }
   plan.weights = facts.weights.bytes;
-  if (machine.one_rank && !plan.stages.empty())
-    plan.weights = plan.weights - facts.weights.matrix_bytes + own_stage_weights(facts, plan, machine.rank);
-  plan.activations = sampling_bytes(machine.threads, config.vocab);
+  const int own_stage = plan.host ? 1 : machine.rank;
+  const bool has_stage = plan.host || (machine.one_rank && !plan.stages.empty());
+  if (has_stage) plan.weights = plan.weights - facts.weights.matrix_bytes + own_stage_weights(facts, plan, own_stage);
+  if (!plan.host) plan.activations = sampling_bytes(machine.threads, config.vocab);
   plan.activations += plan.stages.empty()
                           ? sum_over_ranks(machine, plan.ranks,
                                            [&](const OperationsBytes& operations) {
@@ -339,7 +360,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.adapters = facts.adapters.bytes + o.adapter_bytes;
   if (o.max_adapters > 0)
     plan.adapters += static_cast<size_t>(o.max_adapters) * largest_adapter_bytes(config, o.max_adapter_rank);
-  const size_t stages_here = machine.one_rank ? 1 : plan.stages.size();
+  const size_t stages_here = machine.one_rank || plan.host ? 1 : plan.stages.size();
   plan.control_vectors = facts.control_vectors * std::max(static_cast<size_t>(plan.ranks), stages_here);
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);
@@ -349,18 +370,66 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   std::vector<CacheLayout> stage_caches;
   if (!plan.stages.empty()) {
     stage_caches = stage_layouts(plan.layout, plan.stage_layers());
-    plan.cached =
-        machine.one_rank ? stage_caches[static_cast<size_t>(machine.rank)] : plan.layout.of_parts(stage_caches);
+    plan.cached = has_stage ? stage_caches[static_cast<size_t>(own_stage)] : plan.layout.of_parts(stage_caches);
   }
   const size_t cache_memory = plan_experts(facts, o, machine, plan.cached, plan);
   const size_t taken = plan.without_cache();
   if (taken + plan.cached.unit_bytes() > plan.budget) refuse_plan(plan, o, taken + plan.cached.unit_bytes());
-  plan.cache = size_cache(o, plan.cached, config.max_positions, cache_memory, plan.budget);
+  if (plan.host) {
+    plan_host(facts, o, machine, stage_caches, cache_memory, plan);
+  } else {
+    plan.cache = size_cache(o, plan.cached, config.max_positions, cache_memory, plan.budget);
+  }
   plan.limits.max_positions = plan.cache.max_model_len;
   for (size_t stage = 0; stage < plan.stages.size(); ++stage)
     plan.stages[stage].cache = static_cast<size_t>(plan.cache.units) * stage_caches[stage].unit_bytes() +
                                static_cast<size_t>(plan.cache.states) * stage_caches[stage].state_bytes();
+  if (plan.host) {
+    plan.host->cache = plan.stages[0].cache;
+    plan.cache.bytes = plan.stages[1].cache;
+  }
   return plan;
+}
+
+// The most layers of the device with which there is room for a sequence of kLeastContext tokens, or if there are none for any; 0: the
+// model does not fit.
+int most_gpu_layers(const ModelFacts& facts, const EngineOptions& options, const Machine& machine, int max_logits) {
+  EngineOptions o = options;
+  const auto fit = [&](int layers) {
+    o.gpu_layers = layers;
+    try {
+      plan_for_layers(facts, o, machine, max_logits);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  if (o.max_model_len == 0) o.max_model_len = std::min(facts.config.max_positions, kLeastContext);
+  if (const int most = most_layers_of_device(facts.config, fit); most > 0) return most;
+  o.max_model_len = options.max_model_len;
+  return most_layers_of_device(facts.config, fit);
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, const Machine& machine, int max_logits) {
+  EngineOptions o = options_for(options, facts.config);
+  const bool chooses = o.gpu_layers == kAutoGpuLayers && machine.own_memory;
+  if (chooses) {
+    const int layers = most_gpu_layers(facts, o, machine, max_logits);
+    o.gpu_layers = layers > 0 ? layers : kAllGpuLayers;
+  }
+  try {
+    return plan_for_layers(facts, o, machine, max_logits);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kResource || !machine.own_memory || chooses) throw;
+    const int layers = most_gpu_layers(facts, o, machine, max_logits);
+    if (layers == 0) throw;
+    const int all = static_cast<int>(facts.config.layers.size());
+    if (layers == all) throw no_resource("{}; --gpu-layers all fits", e.what());
+    throw no_resource("{}; --gpu-layers {} fits, the CPU then computes {} of {} layers", e.what(), layers, all - layers,
+                      all);
+  }
 }
 
 std::vector<LayerRange> MemoryPlan::stage_layers() const {

@@ -1,6 +1,7 @@
 #include "engine/runtime.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -17,8 +18,10 @@
 namespace quire {
 namespace {
 
-// --memory, or the available memory less a margin for the rest of the machine; of a device with memory of its own the part
-// that --gpu-memory-utilization says.
+// Less a margin for the rest of the machine.
+size_t usable_memory(size_t available) { return available - std::min(available, std::max(256 * kMiB, available / 20)); }
+
+// --memory, or the usable memory; of a device with memory of its own the part that --gpu-memory-utilization says.
 size_t memory_budget(const EngineOptions& options, const Backend* device) {
   if (const auto own = device ? device->own_memory() : std::nullopt) {
     const double part = options.gpu_memory_utilization;
@@ -28,11 +31,26 @@ size_t memory_budget(const EngineOptions& options, const Backend* device) {
   }
   const size_t available =
       available_memory() / (options.processes ? static_cast<size_t>(options.processes->places().on_host) : 1);
-  if (options.memory_bytes == 0) return available - std::min(available, std::max(256 * kMiB, available / 20));
+  if (options.memory_bytes == 0) return usable_memory(available);
   if (options.memory_bytes > available)
     throw no_resource("--memory is {} MiB, but only {} MiB are free; lower it", options.memory_bytes / kMiB,
                       available / kMiB);
   return options.memory_bytes;
+}
+
+// The host's next to a device's: what is free less the margin, or --memory.
+size_t host_memory_budget(const EngineOptions& options, const Backend* device) {
+  if (!device || !device->own_memory()) return 0;
+  const size_t free = usable_memory(available_memory());
+  return options.memory_bytes > 0 ? std::min(options.memory_bytes, free) : free;
+}
+
+// --gpu-layers 0 leaves the device alone.
+std::unique_ptr<Backend> device_of(const EngineOptions& options, CpuBackend& cpu) {
+  if (options.gpu_layers != 0) return open_device(options.device, cpu);
+  if (options.device != "cpu")
+    spdlog::warn("--gpu-layers 0: the CPU computes all layers; --device {} is not used", options.device);
+  return nullptr;
 }
 
 // Increase this when what a kernel computes or the layout of a page changes, to invalidate stored pages.
@@ -47,7 +65,7 @@ int checked_threads(int threads) {
 }  // namespace
 
 Machine this_machine(const EngineOptions& options) {
-  if (options.device != "cpu") {
+  if (uses_device(options)) {
     const auto runtime = std::make_shared<Runtime>(options);
     Machine machine = runtime->machine(runtime->memory.bytes());
     machine.operations_bytes = [runtime](const OperationLimits& limits) {  // keeps the backend that it asks
@@ -74,8 +92,9 @@ Runtime::Runtime(const EngineOptions& options)
     : team(checked_threads(options.threads)),
       tuning(),
       cpu(options.kernels, team, &tuning),
-      device(open_device(options.device, cpu)),
+      device(device_of(options, cpu)),
       memory(memory_budget(options, device.get())),
+      host_memory(host_memory_budget(options, device.get())),
       one_rank(options.processes != nullptr),
       rank(options.processes ? options.processes->rank() : 0) {
   if (!device && !options.processes && options.tensor_parallel_size == 1 && options.pipeline_parallel_size == 1)
@@ -91,7 +110,9 @@ Machine Runtime::machine(size_t bytes) {
           .reads_experts = used.reads_experts(),
           .own_memory = used.own_memory().has_value(),
           .one_rank = one_rank,
-          .rank = rank};
+          .rank = rank,
+          .host_memory = host_memory.bytes(),
+          .host_activations = cpu.default_activations()};
 }
 
 Model read_model(const Checkpoint& checkpoint) {

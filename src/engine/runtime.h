@@ -19,8 +19,8 @@
 namespace quire {
 
 struct Runtime {
-  // Takes threads, kernels, device, gpu_memory_utilization, memory_bytes and processes of the options. Throws Error: an option is invalid, the CPU lacks the kernels,
-  // or less memory is free than asked for.
+  // Takes threads, kernels, device, gpu_layers, gpu_memory_utilization, memory_bytes and processes of the options. Throws Error:
+  // an option is invalid, the CPU lacks the kernels, or less memory is free than asked for.
   explicit Runtime(const EngineOptions& options);
 
   Team team;
@@ -28,6 +28,7 @@ struct Runtime {
   CpuBackend cpu;
   std::unique_ptr<Backend> device;  // computes in place of the CPU, for models that are loaded afterwards; null: none
   MemoryBudget memory;              // weights, caches, activations and all else that is allocated from now on
+  MemoryBudget host_memory;         // with a device that has memory of its own: the host's, for layers of the CPU
 
   const bool one_rank;  // EngineOptions::processes: other ranks are processes of their own
   const int rank;       // this process's; 0 without others

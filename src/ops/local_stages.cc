@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "base/spin.h"
 #include "ops/communicator.h"
@@ -19,13 +20,17 @@ struct LocalStages::Border {
 
 class LocalStages::LocalLink final : public StageLink {
  public:
-  LocalLink(const std::atomic<bool>& gone, bool spins, Border* before, Border* after)
-      : gone_(gone), spins_(spins), before_(before), after_(after) {}
+  LocalLink(Backend& backend, const std::atomic<bool>& gone, bool spins, Border* before, Border* after)
+      : backend_(backend), gone_(gone), spins_(spins), before_(before), after_(after) {}
 
   void send(std::span<const Rows> parts, int first_row, int rows) override {
     if (gone_.load(std::memory_order_acquire)) throw RankGone();
-    for_each_run(*after_, parts, first_row, rows,
-                 [](float* kept, float* row, size_t bytes) { std::memcpy(kept, row, bytes); });
+    for_each_part(*after_, parts, first_row, [&](const Rows& part, float* kept) {
+      const std::span<const float> host = view_floats(backend_, part.data, floats_of(part, rows), copy_);
+      for_each_row(part, rows, [&](size_t at, size_t row, size_t bytes) {
+        std::memcpy(kept + row * static_cast<size_t>(after_->width), host.data() + at, bytes);
+      });
+    });
     sent_bytes_ += static_cast<size_t>(rows) * static_cast<size_t>(after_->width) * sizeof(float);
     after_->sent.fetch_add(1, std::memory_order_release);
     after_->sent.notify_all();
@@ -38,40 +43,58 @@ class LocalStages::LocalLink final : public StageLink {
     }
     if (gone_.load(std::memory_order_acquire)) throw RankGone();
     ++before_->received;
-    for_each_run(*before_, parts, first_row, rows,
-                 [](float* kept, float* row, size_t bytes) { std::memcpy(row, kept, bytes); });
+    for_each_part(*before_, parts, first_row, [&](const Rows& part, const float* kept) {
+      auto* const to = reinterpret_cast<std::byte*>(part.data);
+      backend_.write(to, floats_of(part, rows) * sizeof(float), [&](std::span<std::byte> host) {
+        for_each_row(part, rows, [&](size_t at, size_t row, size_t bytes) {
+          std::memcpy(host.data() + at * sizeof(float), kept + row * static_cast<size_t>(before_->width), bytes);
+        });
+      });
+    });
   }
 
  private:
-  // copy(in the buffer, in the part, bytes) for each row of each part.
-  template <class Copy>
-  static void for_each_run(Border& border, std::span<const Rows> parts, int first_row, int rows, const Copy& copy) {
-    const auto width = static_cast<size_t>(border.width);
-    for (int row = 0; row < rows; ++row) {
-      const size_t at = static_cast<size_t>(first_row + row) * width;
-      assert(at + width <= border.rows.size());
-      float* kept = border.rows.data() + at;
-      for (const Rows& part : parts) {
-        copy(kept, part.row(row), static_cast<size_t>(part.cols) * sizeof(float));
-        kept += part.cols;
-      }
-      assert(kept == border.rows.data() + at + width);
+  // f(part, where its first row begins in the buffer) for each part.
+  template <class F>
+  static void for_each_part(Border& border, std::span<const Rows> parts, int first_row, const F& f) {
+    float* kept = border.rows.data() + static_cast<size_t>(first_row) * static_cast<size_t>(border.width);
+    [[maybe_unused]] const float* const row_end = kept + border.width;
+    for (const Rows& part : parts) {
+      f(part, kept);
+      kept += part.cols;
     }
+    assert(kept == row_end);
   }
 
+  // From the first number of a part to its last.
+  static size_t floats_of(const Rows& part, int rows) {
+    return static_cast<size_t>(rows - 1) * part.stride + static_cast<size_t>(part.cols);
+  }
+
+  // f(first float in the part, row, bytes) for each row.
+  template <class F>
+  static void for_each_row(const Rows& part, int rows, const F& f) {
+    for (size_t row = 0; std::cmp_less(row, rows); ++row)
+      f(row * part.stride, row, static_cast<size_t>(part.cols) * sizeof(float));
+  }
+
+  Backend& backend_;
   const std::atomic<bool>& gone_;
   const bool spins_;
   Border *const before_, *const after_;  // nullptr: it is the first, or the last
+  HostCopy copy_;
 };
 
-LocalStages::LocalStages(std::span<const int> widths, int max_rows, bool spins) {
+LocalStages::LocalStages(std::span<Backend* const> backends, std::span<const int> widths, int max_rows, bool spins) {
+  assert(backends.size() == widths.size() + 1);
   for (const int width : widths) {
     borders_.push_back(std::make_unique<Border>());
     borders_.back()->width = width;
     borders_.back()->rows.resize(static_cast<size_t>(max_rows) * static_cast<size_t>(width));
   }
   for (size_t stage = 0; stage <= borders_.size(); ++stage)
-    stages_.push_back(std::make_unique<LocalLink>(gone_, spins, stage > 0 ? borders_[stage - 1].get() : nullptr,
+    stages_.push_back(std::make_unique<LocalLink>(*backends[stage], gone_, spins,
+                                                  stage > 0 ? borders_[stage - 1].get() : nullptr,
                                                   stage < borders_.size() ? borders_[stage].get() : nullptr));
 }
 LocalStages::~LocalStages() = default;

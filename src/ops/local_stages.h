@@ -1,4 +1,4 @@
-// Stages that are threads of this process: rows cross a border through a buffer of both.
+// Stages that are threads of this process: rows cross a border through a buffer of both in the host's memory.
 #pragma once
 
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/backend.h"
 #include "ops/stage_link.h"
 
 namespace quire {
@@ -14,9 +15,9 @@ namespace quire {
 // Once a stage has given up, all stages that wait throw RankGone (ops/communicator.h).
 class LocalStages {
  public:
-  // widths: floats of a row at each border, of which there is one less than stages. max_rows: of a step. spins: a stage that
-  // waits keeps its core for a while.
-  LocalStages(std::span<const int> widths, int max_rows, bool spins);
+  // backends: those of the stages, which must outlive this. widths: floats of a row at each border, of which there is one less
+  // than stages. max_rows: of a step. spins: a stage that waits keeps its core for a while.
+  LocalStages(std::span<Backend* const> backends, std::span<const int> widths, int max_rows, bool spins);
   ~LocalStages();
   LocalStages(const LocalStages&) = delete;
   LocalStages& operator=(const LocalStages&) = delete;

@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// This process's connection to its neighbours: stage s is rank s. Rows are copied into one block for each message, and from
-// there to their places. Throws what the group throws.
+// This process's connection to its neighbours: stage s is rank s. The backend must be the CPU's. Rows are copied into one block
+// for each message, and from there to their places. Throws what the group throws.
 class ProcessStages final : public StageLink {
  public:
   // The group must outlive it.

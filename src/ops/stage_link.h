@@ -17,7 +17,8 @@ struct LayerRange {
 };
 
 // One stage's connection to its neighbours. Both ends of a border must send and receive the same rows, in the same order, with
-// the same shapes; each from one thread at a time. Rows are in the memory of this process.
+// the same shapes; each from one thread at a time. Rows are in the memory of the stage's backend, and no operation uses them
+// meanwhile.
 class StageLink {
  public:
   virtual ~StageLink() = default;
@@ -25,7 +26,8 @@ class StageLink {
   // The first `rows` rows of each part go to the stage after this one. first_row: the number of the first in the step, which
   // sends each row once, in ascending order. May return before the other has them. Throws RankGone if another has given up.
   virtual void send(std::span<const Rows> parts, int first_row, int rows) = 0;
-  // Waits for rows of the stage before this one. Throws RankGone if another stage has given up.
+  // Waits for rows of the stage before this one. What a part has between its rows, up to its stride, may be overwritten. Throws
+  // RankGone if another stage has given up.
   virtual void receive(std::span<const Rows> parts, int first_row, int rows) = 0;
 
   uint64_t sent_bytes() const { return sent_bytes_; }  // since it exists

@@ -4,9 +4,13 @@ import os
 
 import pytest
 
-from conftest import GOLDEN, QUIRE, quire
+from conftest import GOLDEN, QUIRE, quire, quire_json
+from test_ranks import answer, model  # noqa: F401 (a fixture)
 
 LLAMA = GOLDEN / "models/llama"
+needs_emulated_gpu = pytest.mark.skipif(
+    not (QUIRE.parent / "libquire_emulated_cuda.so").exists(), reason="no library of the emulated GPU beside the binary"
+)
 
 
 @pytest.mark.parametrize("family", ["gpt_oss", "deepseek_v3", "qwen3_next"])
@@ -49,3 +53,69 @@ def test_the_environment_names_the_device():
     done = quire("run", "-m", LLAMA, "-p", "x", env=dict(os.environ, QUIRE_DEVICE="nothing"))
     assert done.returncode == 1
     assert "libquire_nothing.so" in done.stderr
+
+
+@needs_emulated_gpu
+def test_layers_on_the_gpu_and_the_others_on_the_cpu(model, tmp_path):
+    (text := tmp_path / "text").write_text("A quire is a set of folded sheets. " * 20)
+    one_layer = ["--device", "emulated-cuda:1", "-ngl", "1"]
+
+    def perplexity(*flags):
+        return quire_json("perplexity", "-m", model, "-f", text, "-c", "16", "--chunks", "2", "--activations", "f32", *flags)["perplexity"]
+
+    assert perplexity(*one_layer) == pytest.approx(perplexity(), rel=1e-4)
+
+    plan = quire_json("run", "-m", model, "-p", "x", "-n", "2", *one_layer)["memory"]
+    cpu, gpu = plan["stages"]
+    assert gpu["layers"] == 1 and gpu["first_layer"] == cpu["layers"] >= 1
+    assert cpu["sent_bytes_per_token"] > 0 and gpu["sent_bytes_per_token"] == 0
+    host = plan["host"]
+    assert host["cache_bytes"] == cpu["cache_bytes"] and host["weight_bytes"] > cpu["weight_bytes"]
+    assert sum(host[part] for part in ("weight_bytes", "cache_bytes", "activation_bytes", "other_bytes")) == host["bytes"] <= host["budget_bytes"]
+    assert sum(row["bytes"] for row in plan["rows"]) == plan["bytes"] <= plan["budget_bytes"]
+
+
+@needs_emulated_gpu
+def test_the_error_names_the_layers_that_fit(model):
+    least = ["run", "-m", model, "-p", "x", "-n", "1", "-c", "64", "--max-num-seqs", "1", "--max-num-batched-tokens", "16", "--device", "emulated-cuda:1"]
+    for thousandths in range(40, 200, 2):
+        done = quire(*least, "--gpu-memory-utilization", str(thousandths / 1000), "-ngl", "all")
+        if "fits, the CPU then computes" in done.stderr:
+            break
+    assert done.returncode == 1
+    assert "--gpu-layers 1 fits, the CPU then computes" in done.stderr
+
+
+def test_no_layers_on_the_gpu(model):
+    assert answer(model, "--device", "nothing", "-ngl", "0") == answer(model)
+    done = quire("run", "-m", model, "-p", "x", "-n", "1", "--device", "nothing", "--gpu-layers", "0")
+    assert "--gpu-layers 0: the CPU computes all layers; --device nothing is not used" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (["run", "-p", "x", "-ngl", "1"], 1, "--gpu-layers 1 needs a GPU; add --device cuda"),
+        (["run", "-p", "x", "-ngl", "auto"], 1, "--gpu-layers auto needs a GPU"),
+        (["run", "-p", "x", "-ngl", "some"], 2, "--gpu-layers must be a number of layers, auto or all, not some"),
+        (["run", "-p", "x", "-ngl", "1.5"], 2, "--gpu-layers must be a number of layers, auto or all, not 1.5"),
+        (["verify", "-ngl", "1"], 2, "--gpu-layers"),
+    ],
+)
+def test_gpu_layers_that_cannot_be(model, arguments, code, message):
+    done = quire(arguments[0], "-m", model, *arguments[1:])
+    assert (done.returncode, message in done.stderr) == (code, True), done.stderr
+
+
+@needs_emulated_gpu
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["run", "-p", "x", "-tp", "2"], "--tensor-parallel-size 2 works on the processor only"),
+        (["run", "-p", "x", "-pp", "2"], "--pipeline-parallel-size 2 works on the processor only"),
+        (["bench", "-p", "8", "-n", "1", "-r", "1", "--profile"], "--profile shows the operations of one stage; leave out --gpu-layers 1"),
+    ],
+)
+def test_what_does_not_go_with_gpu_layers(model, arguments, message):
+    done = quire(arguments[0], "-m", model, *arguments[1:], "--device", "emulated-cuda:1", "-ngl", "1")
+    assert (done.returncode, message in done.stderr) == (1, True), done.stderr

@@ -74,7 +74,8 @@ void reserve_cache(EngineOptions& engine, std::span<const BenchTest> tests) {
   const ModelFacts facts = read_model_facts(engine);
   const MemoryPlan plan = plan_memory(facts, engine, this_machine(engine));
   const size_t needed = bench_cache_bytes(tests, plan.layout);
-  if (plan.cache.bytes < needed) engine.kv_cache_bytes = needed;
+  const size_t planned = plan.cache.bytes + (plan.host ? plan.host->cache : 0);
+  if (planned < needed) engine.kv_cache_bytes = needed;
 }
 
 ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress,

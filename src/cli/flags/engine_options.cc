@@ -90,6 +90,16 @@ std::string read_expert_memory(std::string& text) {
   return text.size() > kMostSizeDigits ? "must be at most 10^15 bytes" : "";
 }
 
+// --gpu-layers: turns the flag's value into EngineOptions::gpu_layers. Returns what is wrong with it.
+std::string read_gpu_layers(std::string& text) {
+  if (text == "auto" || text == "all") {
+    text = std::to_string(text == "auto" ? kAutoGpuLayers : kAllGpuLayers);
+    return "";
+  }
+  const bool good = check_whole_number(text).empty() && text.size() <= 9;
+  return good ? "" : "must be a number of layers, auto or all, not " + text;
+}
+
 }  // namespace
 
 CLI::Option* add_size(CLI::App& app, const char* names, size_t& bytes, const char* help) {
@@ -158,8 +168,16 @@ void add_stage_options(CLI::App& app, EngineOptions& o) {
       ->check(between(1, kMaxRanks))
       ->group(kComputeGroup)
       ->capture_default_str();
+  app.add_option("--gpu-layers,--n-gpu-layers", o.gpu_layers,
+                 "or -ngl N: with --device cuda, the GPU has so many of the last layers, and the CPU the others; auto: "
+                 "the most that fit; 0: the CPU computes (docs/cuda.md)")
+      ->transform(CLI::Validator(read_gpu_layers, ""))
+      ->type_name("N|auto|all")
+      ->default_str("all")
+      ->group(kComputeGroup);
   app.add_option("--micro-batch-rows", o.micro_batch_rows,
-                 "with stages: least rows of the parts of a step that they work on at the same time")
+                 "with stages, or layers on a GPU and the CPU: least rows of the parts of a step that they work on at "
+                 "the same time")
       ->check(between(1, kMaxNumBatchedTokens))
       ->group(kComputeGroup)
       ->capture_default_str();

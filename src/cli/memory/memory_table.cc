@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <string>
 #include <utility>
 
 #include "engine/memory_budget.h"
@@ -19,6 +20,10 @@ ordered_json memory_json(const MemoryPlan& plan) {
                        {"bytes", plan.total()},
                        {"budget_bytes", plan.budget},
                        {"max_model_len", plan.cache.max_model_len}};
+  if (const auto& host = plan.host)
+    json["host"] = {
+        {"bytes", host->total()},     {"budget_bytes", host->budget},          {"weight_bytes", host->weights},
+        {"cache_bytes", host->cache}, {"activation_bytes", host->activations}, {"other_bytes", host->other}};
   for (const StagePlan& stage : plan.stages)
     json["stages"].push_back({{"first_layer", stage.layers.begin},
                               {"layers", stage.layers.end - stage.layers.begin},
@@ -35,15 +40,27 @@ std::vector<std::string> memory_table(const ordered_json& memory) {
     lines.push_back(fmt::format("{:<12}{:>8} MiB{}{}", what, mib, note.empty() ? "" : "  ", note));
   };
   for (const ordered_json& row : memory["rows"]) add(row["what"], row["bytes"], row["note"]);
+  const bool has_host = memory.contains("host");
   add("total", memory["bytes"],
-      fmt::format("of {} MiB available (set with --memory)", memory["budget_bytes"].get<size_t>() / kMiB));
+      fmt::format("of {} MiB available (set with {})", memory["budget_bytes"].get<size_t>() / kMiB,
+                  has_host ? "--gpu-memory-utilization" : "--memory"));
+  if (has_host) {
+    const ordered_json& host = memory["host"];
+    const auto mib = [&](const char* what) { return (host[what].get<size_t>() + kMiB - 1) / kMiB; };
+    add("on the host", host["bytes"],
+        fmt::format("of {} MiB available (set with --memory): weights {}, KV cache {}, activations {}, other {}",
+                    host["budget_bytes"].get<size_t>() / kMiB, mib("weight_bytes"), mib("cache_bytes"),
+                    mib("activation_bytes"), mib("other_bytes")));
+  }
   if (!memory.contains("stages")) return lines;
   int number = 0;
   for (const ordered_json& stage : memory["stages"]) {
     const auto mib = [&](const char* what) { return (stage[what].get<size_t>() + kMiB - 1) / kMiB; };
     const int first = stage["first_layer"], last = first + stage["layers"].get<int>() - 1;
     const size_t sent = stage["sent_bytes_per_token"];
-    lines.push_back(fmt::format("stage {}: layers {} to {}, weights {} MiB, KV cache {} MiB{}", number++, first, last,
+    const int index = number++;
+    const std::string whose = !has_host ? fmt::format("stage {}", index) : index == 0 ? "the CPU" : "the device";
+    lines.push_back(fmt::format("{}: layers {} to {}, weights {} MiB, KV cache {} MiB{}", whose, first, last,
                                 mib("weight_bytes"), mib("cache_bytes"),
                                 sent > 0 ? fmt::format(", sends {} bytes per token", sent) : ""));
   }

@@ -10,7 +10,9 @@
 namespace quire {
 
 // {"rows": [{"what", "bytes", "note"}], "bytes", "budget_bytes", "max_model_len"}, and if there are stages
-// "stages": [{"first_layer", "layers", "weight_bytes", "cache_bytes", "sent_bytes_per_token"}]
+// "stages": [{"first_layer", "layers", "weight_bytes", "cache_bytes", "sent_bytes_per_token"}]. If the CPU has layers next to a
+// device, all before "stages" is the device's, and "host" has what the host keeps:
+// {"bytes", "budget_bytes", "weight_bytes", "cache_bytes", "activation_bytes", "other_bytes"}
 nlohmann::ordered_json memory_json(const MemoryPlan& plan);
 
 // A line for each row of memory_json(), then the total, and a line for each stage: "weights  103 MiB  Q4_1".

@@ -6,16 +6,25 @@
 #include "model/stages/cut_layers.h"
 
 namespace quire {
+namespace {
 
-StagesExecutor::StagesExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape,
-                               StageGroup& group, std::span<const LayerRange> layers, const MicroBatchLimits& cut,
-                               Activations activations, const DecoderLimits& limits)
-    : group_(group), parts_(shape.layout, stage_layouts(shape.layout, layers)) {
+std::vector<LayerRange> layers_of(std::span<const StagePart> parts) {
+  std::vector<LayerRange> layers;
+  for (const StagePart& part : parts) layers.push_back(part.layers);
+  return layers;
+}
+
+}  // namespace
+
+StagesExecutor::StagesExecutor(const ModelConfig& config, std::span<const StagePart> parts, const CacheShape& shape,
+                               StageGroup& group, const MicroBatchLimits& cut, const DecoderLimits& limits)
+    : group_(group), caches_(shape.layout, stage_layouts(shape.layout, layers_of(parts))) {
   for (int stage = 0; stage < stages(); ++stage) {
-    const LayerRange& own = layers[static_cast<size_t>(stage)];
+    const StagePart& part = parts[static_cast<size_t>(stage)];
     executors_.push_back(std::make_unique<LocalExecutor>(
-        config, weights, CacheShape{parts_.of(stage), shape.units, shape.states}, group_.backend(stage), activations,
-        stage_limits(limits, is_last(config, own)), StageWork{own, &group_.link(stage), cut}));
+        config, part.weights, CacheShape{caches_.of(stage), shape.units, shape.states}, group_.backend(stage),
+        part.activations, stage_limits(limits, is_last(config, part.layers)),
+        StageWork{part.layers, &group_.link(stage), cut}));
   }
 }
 
@@ -38,7 +47,7 @@ void StagesExecutor::commit(const CacheChanges& changes) {
 
 std::span<const std::byte> StagesExecutor::read(const CachePlace& place) {
   read_.assign(place.size, std::byte{0});
-  parts_.for_each(place, [&](int stage, const CachePlace& part, size_t at) {
+  caches_.for_each(place, [&](int stage, const CachePlace& part, size_t at) {
     std::ranges::copy(executors_[static_cast<size_t>(stage)]->read(part), read_.begin() + static_cast<ptrdiff_t>(at));
   });
   return read_;
@@ -46,7 +55,7 @@ std::span<const std::byte> StagesExecutor::read(const CachePlace& place) {
 
 void StagesExecutor::write(const CachePlace& place, std::span<const std::byte> bytes) {
   assert(bytes.size() == place.size);
-  parts_.for_each(place, [&](int stage, const CachePlace& part, size_t at) {
+  caches_.for_each(place, [&](int stage, const CachePlace& part, size_t at) {
     executors_[static_cast<size_t>(stage)]->write(part, bytes.subspan(at, part.size));
   });
 }

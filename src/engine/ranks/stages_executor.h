@@ -12,15 +12,21 @@
 
 namespace quire {
 
+// One stage's part of a model.
+struct StagePart {
+  LayerRange layers;
+  const Weights& weights;  // in the memory of the stage's backend; it has data for these layers, at least
+  Activations activations;
+};
+
 // Every stage has an executor with the cache of its layers, and gets every order. Results are the last stage's, which also has
 // the drafter. Units and states are read and written as if one executor had them, so kept pages do not depend on the
 // number of stages.
 class StagesExecutor final : public Executor {
  public:
-  // As LocalExecutor; shape and limits: of the whole model. layers: of each stage. The group must outlive it.
-  StagesExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape, StageGroup& group,
-                 std::span<const LayerRange> layers, const MicroBatchLimits& cut, Activations activations,
-                 const DecoderLimits& limits);
+  // As LocalExecutor; shape and limits: of the whole model. parts: by stage. The group must outlive it.
+  StagesExecutor(const ModelConfig& config, std::span<const StagePart> parts, const CacheShape& shape,
+                 StageGroup& group, const MicroBatchLimits& cut, const DecoderLimits& limits);
 
   int stages() const { return group_.size(); }
   LocalExecutor& stage(int stage) const { return *executors_[static_cast<size_t>(stage)]; }
@@ -37,7 +43,7 @@ class StagesExecutor final : public Executor {
 
  private:
   StageGroup& group_;
-  const RankParts parts_;
+  const RankParts caches_;
   std::vector<std::unique_ptr<LocalExecutor>> executors_;  // by stage
   std::vector<std::byte> read_;
 };

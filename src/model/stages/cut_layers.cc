@@ -21,6 +21,10 @@ bool shares_cache_across(const ModelConfig& config, int layer) {
 
 }  // namespace
 
+bool can_cut_before(const ModelConfig& config, int layer) {
+  return can_exit_after(config, layer) && !shares_cache_across(config, layer);
+}
+
 size_t stage_bytes(const ModelConfig& config, const WeightTotals& totals, const LayerRange& layers) {
   size_t bytes = 0;
   for (int layer = layers.begin; layer < layers.end; ++layer) bytes += totals.layer_bytes[static_cast<size_t>(layer)];
@@ -38,7 +42,7 @@ std::vector<LayerRange> cut_layers(const ModelConfig& config, const WeightTotals
                   layers);
   std::vector<int> cuts = {0};  // where a stage may begin; the end
   for (int layer = 1; layer < layers; ++layer)
-    if (can_exit_after(config, layer) && !shares_cache_across(config, layer)) cuts.push_back(layer);
+    if (can_cut_before(config, layer)) cuts.push_back(layer);
   const auto places = static_cast<int>(cuts.size());
   cuts.push_back(layers);
   if (stages > places)

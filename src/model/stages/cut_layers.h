@@ -16,6 +16,9 @@ namespace quire {
 // cut in so many places, because a layer reads keys and values of an earlier one, or needs more than its result.
 std::vector<LayerRange> cut_layers(const ModelConfig& config, const WeightTotals& totals, int stages);
 
+// Whether a stage may begin with this layer, which is not the first.
+bool can_cut_before(const ModelConfig& config, int layer);
+
 // Bytes of a stage's matrices as packed.
 size_t stage_bytes(const ModelConfig& config, const WeightTotals& totals, const LayerRange& layers);
 

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "fenced/fenced_backend.h"
 #include "ops/communicator.h"
+#include "ops/cpu/cpu_backend.h"
 #include "ops/local_stages.h"
 #include "ops/process_stages.h"
 #include "unit/ops/thread_group.h"
@@ -78,8 +80,11 @@ TEST(ProcessStages, HandRowsOnAsTheyAre) {
 // Stages of one process end each step together.
 TEST(LocalStages, HandRowsOnAsTheyAre) {
   const int widths[] = {13, 13};
+  Team team(1);
+  CpuBackend cpu("auto", team);
+  Backend* const backends[] = {&cpu, &cpu, &cpu};
   for (const bool spins : {false, true}) {
-    LocalStages stages(widths, kStepRows, spins);
+    LocalStages stages(backends, widths, kStepRows, spins);
     for (int step = 0; step < 20; ++step) {
       run_stages([&](int stage) {
         for (const auto& [first, rows] : {std::pair{0, 1}, {1, 7}, {8, 32}}) {
@@ -101,9 +106,39 @@ TEST(LocalStages, HandRowsOnAsTheyAre) {
   }
 }
 
+// From the host's memory to memory that the host cannot touch, and back.
+TEST(LocalStages, HandRowsOnBetweenMemories) {
+  Team team(1);
+  CpuBackend cpu("auto", team);
+  testing::FencedBackend fenced(cpu);
+  Backend* const backends[] = {&cpu, &fenced, &cpu};
+  const int widths[] = {13, 13};
+  LocalStages stages(backends, widths, kStepRows, false);
+  BorderRows sent, received;
+  std::vector<BackendMemory> memory;
+  std::vector<Rows> inside;
+  for (const Rows& part : sent.parts) {
+    memory.emplace_back(fenced, kStepRows * part.stride * sizeof(float));
+    inside.push_back({reinterpret_cast<float*>(memory.back().data()), part.cols, part.stride});
+  }
+  for (const auto& [first, rows] : {std::pair{0, 1}, {1, 7}, {8, 32}}) {
+    sent.for_each(first, rows, [](float number, float& to) { to = number; });
+    stages.of(0).send(sent.parts, first, rows);
+    stages.of(1).receive(inside, first, rows);
+    stages.of(1).send(inside, first, rows);
+    stages.of(2).receive(received.parts, first, rows);
+    int wrong = 0;
+    received.for_each(first, rows, [&](float number, float& is) { wrong += is != number; });
+    EXPECT_EQ(wrong, 0) << first;
+  }
+}
+
 TEST(LocalStages, EndWaitsOnceOneHasGivenUp) {
   const int widths[] = {13, 13};
-  LocalStages stages(widths, kStepRows, false);
+  Team team(1);
+  CpuBackend cpu("auto", team);
+  Backend* const backends[] = {&cpu, &cpu, &cpu};
+  LocalStages stages(backends, widths, kStepRows, false);
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> gone{0};
     run_stages([&](int stage) {
