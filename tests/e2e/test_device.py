@@ -78,12 +78,11 @@ def test_layers_on_the_gpu_and_the_others_on_the_cpu(model, tmp_path):
 @needs_emulated_gpu
 def test_the_error_names_the_layers_that_fit(model):
     least = ["run", "-m", model, "-p", "x", "-n", "1", "-c", "64", "--max-num-seqs", "1", "--max-num-batched-tokens", "16", "--device", "emulated-cuda:1"]
-    for thousandths in range(40, 200, 2):
-        done = quire(*least, "--gpu-memory-utilization", str(thousandths / 1000), "-ngl", "all")
-        if "fits, the CPU then computes" in done.stderr:
-            break
-    assert done.returncode == 1
-    assert "--gpu-layers 1 fits, the CPU then computes" in done.stderr
+    few, all_layers = (quire_json(*least, "-ngl", layers)["memory"]["bytes"] for layers in ("1", "all"))
+    between = ["--gpu-memory-utilization", str((few + all_layers) / 2 / 2**30)]  # of the device's memory
+    done = quire(*least, *between)
+    assert (done.returncode, "--gpu-layers 1 fits, the CPU then computes" in done.stderr) == (1, True), done.stderr
+    assert [stage["layers"] for stage in quire_json(*least, *between, "-ngl", "auto")["memory"]["stages"]][1] == 1
 
 
 def test_no_layers_on_the_gpu(model):
