@@ -4,7 +4,6 @@ import pathlib
 import signal
 import socket
 import subprocess
-import sys
 import sysconfig
 import time
 import urllib.request
@@ -15,7 +14,7 @@ import quire
 from conftest import PYTHON, TINY
 
 SCRIPT = pathlib.Path(sysconfig.get_path("scripts")) / "quire"
-COMMANDS = [(sys.executable, "-m", "quire"), (SCRIPT,)]
+COMMANDS = [(*PYTHON, "-m", "quire"), (SCRIPT,)]
 
 
 def run(*command):
