@@ -35,9 +35,9 @@ ordered_json memory_json(const MemoryPlan& plan) {
 
 std::vector<std::string> memory_table(const ordered_json& memory) {
   std::vector<std::string> lines;
+  const auto mib = [](const ordered_json& bytes) { return (bytes.get<size_t>() + kMiB - 1) / kMiB; };
   const auto add = [&](const std::string& what, const ordered_json& bytes, const std::string& note) {
-    const size_t mib = (bytes.get<size_t>() + kMiB - 1) / kMiB;
-    lines.push_back(fmt::format("{:<12}{:>8} MiB{}{}", what, mib, note.empty() ? "" : "  ", note));
+    lines.push_back(fmt::format("{:<12}{:>8} MiB{}{}", what, mib(bytes), note.empty() ? "" : "  ", note));
   };
   for (const ordered_json& row : memory["rows"]) add(row["what"], row["bytes"], row["note"]);
   const bool has_host = memory.contains("host");
@@ -46,22 +46,20 @@ std::vector<std::string> memory_table(const ordered_json& memory) {
                   has_host ? "--gpu-memory-utilization" : "--memory"));
   if (has_host) {
     const ordered_json& host = memory["host"];
-    const auto mib = [&](const char* what) { return (host[what].get<size_t>() + kMiB - 1) / kMiB; };
     add("on the host", host["bytes"],
         fmt::format("of {} MiB available (set with --memory): weights {}, KV cache {}, activations {}, other {}",
-                    host["budget_bytes"].get<size_t>() / kMiB, mib("weight_bytes"), mib("cache_bytes"),
-                    mib("activation_bytes"), mib("other_bytes")));
+                    host["budget_bytes"].get<size_t>() / kMiB, mib(host["weight_bytes"]), mib(host["cache_bytes"]),
+                    mib(host["activation_bytes"]), mib(host["other_bytes"])));
   }
   if (!memory.contains("stages")) return lines;
   int number = 0;
   for (const ordered_json& stage : memory["stages"]) {
-    const auto mib = [&](const char* what) { return (stage[what].get<size_t>() + kMiB - 1) / kMiB; };
     const int first = stage["first_layer"], last = first + stage["layers"].get<int>() - 1;
     const size_t sent = stage["sent_bytes_per_token"];
     const int index = number++;
     const std::string whose = !has_host ? fmt::format("stage {}", index) : index == 0 ? "the CPU" : "the device";
     lines.push_back(fmt::format("{}: layers {} to {}, weights {} MiB, KV cache {} MiB{}", whose, first, last,
-                                mib("weight_bytes"), mib("cache_bytes"),
+                                mib(stage["weight_bytes"]), mib(stage["cache_bytes"]),
                                 sent > 0 ? fmt::format(", sends {} bytes per token", sent) : ""));
   }
   return lines;

@@ -120,4 +120,20 @@ inline void expect_same(const Answer& a, const Answer& b, const std::string& wha
   EXPECT_EQ(b.ends, 1) << what;
 }
 
+// Submits the requests together. alone: their answers with the same options, one after the other. The options' cache must be so
+// small that requests are preempted and shared pages evicted.
+inline void expect_solo_answers_under_pressure(const EngineOptions& options, const std::vector<Request>& requests,
+                                               const std::vector<Answers>& alone) {
+  Engine engine(options);
+  const std::vector<Answers> together = answers_together(engine, requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    for (size_t choice = 0; choice < alone[i].size(); ++choice)
+      expect_same(alone[i][choice], together[i][choice], "request " + std::to_string(i));
+  }
+  const EngineStats stats = engine.stats();
+  EXPECT_GT(stats.preemptions, 0u);
+  EXPECT_GT(stats.prefix_hit_tokens, 0u);
+  EXPECT_GT(stats.pages_evicted, 0u);
+}
+
 }  // namespace quire::testing

@@ -148,16 +148,7 @@ TEST(Windows, ChangeNoAnswerUnderLoad) {
   o.max_num_batched_tokens = 48;
   o.kv_cache_bytes = 12 * kTinyPageBytes;
   o.host_cache_bytes = size_t{1} << 18;
-  Engine engine(o);
-  const std::vector<Answers> together = testing::answers_together(engine, requests);
-  for (size_t i = 0; i < requests.size(); ++i) {
-    for (size_t choice = 0; choice < alone[i].size(); ++choice)
-      expect_same(alone[i][choice], together[i][choice], "request " + std::to_string(i));
-  }
-  const EngineStats stats = engine.stats();
-  EXPECT_GT(stats.preemptions, 0u);
-  EXPECT_GT(stats.prefix_hit_tokens, 0u);
-  EXPECT_GT(stats.pages_evicted, 0u);
+  testing::expect_solo_answers_under_pressure(o, requests, alone);
 }
 
 }  // namespace
