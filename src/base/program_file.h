@@ -1,4 +1,4 @@
-// The file that the running code of Quire is in: what tells two builds apart, and beside which its libraries lie.
+// The file that Quire's code was loaded from. It tells builds apart, and plugins are looked for beside it.
 #pragma once
 
 #include <filesystem>

@@ -104,7 +104,7 @@ struct MemoryPlan {
   int ranks = 1;                  // in this process; each has activations and a cache of its own; weights are one copy
   std::vector<StagePlan> stages;  // of the whole model, in their order; empty: one computes all layers
   MicroBatchLimits micro_batches;
-  int gpu_layers = 0;              // a device with memory of its own has so many, the last ones; 0: there is none
+  int gpu_layers = 0;              // layers of a device with memory of its own, the last ones; 0: there is none
   std::optional<HostPlan> host;    // the CPU has the other layers; bytes of this plan are the device's alone
   bool drafter_embedding = false;  // the last stage has a drafter that reads the embedding
   CacheLayout cached;              // what all of them keep; if ranks are processes, what the one with most keeps

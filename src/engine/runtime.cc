@@ -38,7 +38,7 @@ size_t memory_budget(const EngineOptions& options, const Backend* device) {
   return options.memory_bytes;
 }
 
-// The host's next to a device's: what is free less the margin, or --memory.
+// Memory of the host for what a device does not have: --memory, or what is free less the margin.
 size_t host_memory_budget(const EngineOptions& options, const Backend* device) {
   if (!device || !device->own_memory()) return 0;
   const size_t free = usable_memory(available_memory());

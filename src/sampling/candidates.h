@@ -14,9 +14,9 @@ namespace quire {
 // unless one of these logits is NaN or +infinity, or the best one is -infinity.
 //
 // The reason: adjust_logits() changes no logits but those of candidates.tokens, so among the others the order stays. With
-// temperature 0 only the best token matters. With top_k, only the k best do to all later steps, because what is before it
-// (temperature) treats each token by itself and the best one; and the sums of the later steps are exact (sampler.h), or go
-// through the tokens that are left in the order of ids.
+// temperature 0 only the best token matters. With top_k, the later steps see only the k best tokens: temperature, the step before
+// it, needs no other tokens than each one and the best. Sums of the later steps are exact (sampler.h), or go through the tokens
+// that are left in the order of ids.
 struct Candidates {
   int best = 0;
   std::vector<TokenId> tokens;  // ascending

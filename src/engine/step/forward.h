@@ -44,7 +44,7 @@ struct ForwardInput {
   std::vector<Span> spans;            // their page tables stay as they are until the pass has ended
   std::vector<SequenceId> sequences;  // the sequence of each span; empty for drafters
   std::vector<PooledRows> pooled;
-  // What the host needs of each row of logits; nullopt: all of it. Empty: all rows. Only if Executor::picks_logits().
+  // Which logits of each row the host needs; nullopt: the whole row. Empty: all rows whole. Only if Executor::picks_logits().
   std::vector<std::optional<Pick>> picks;
 
   // For drafters that read hidden states: of each row, the row among those that the target's last pass kept
@@ -57,8 +57,8 @@ struct ForwardInput {
 // Valid until the next order.
 struct ForwardOutput {
   std::span<float> logits;  // [rows that want them][columns], in row order; the receiver may change them
-  // With ForwardInput::picks: what was picked of each row; nullopt: the row is in `logits`, which has no other rows' numbers, and
-  // is empty if there is no such row.
+  // With ForwardInput::picks: the picked logits of each row; nullopt: the whole row is in `logits`, where other rows are undefined.
+  // Without whole rows `logits` is empty.
   std::vector<std::optional<Picked>> picked;
   uint64_t logits_bytes = 0;               // of logits that were brought from a device to the host
   std::vector<std::vector<float>> pooled;  // the new sums, or the results

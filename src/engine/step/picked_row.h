@@ -1,4 +1,4 @@
-// Between the candidates of a row (sampling/candidates.h) and what is picked of it on a device (ops/pick.h).
+// Asks a device for the logits of a row's candidates (sampling/candidates.h, ops/pick.h), and gives them to the sampler.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// mask: SampleRow::mask. The pick is a view of it, of the candidates, or of `room`, which has the size of a mask.
+// mask: SampleRow::mask. room: as large as a mask. The pick refers to these and to the candidates, which must outlive it.
 Pick pick_for(const Candidates& candidates, std::span<const uint32_t> mask, std::span<uint32_t> room);
 
 // The logits that were picked, as the sampler reads them.
