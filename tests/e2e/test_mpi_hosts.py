@@ -1,86 +1,26 @@
-"""Ranks on several hosts: network namespaces with a switch between them, and mpirun's ssh replaced by `ip netns exec`."""
+"""Ranks on several hosts, which are network namespaces (scripts/hosts.py)."""
 
 import concurrent.futures
-import contextlib
 import http.client
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
+from conftest import QUIRE, ROOT, quire
 
-from conftest import QUIRE, quire
-
-MPIRUN = shutil.which("mpirun")
-
-
-def can_make_hosts():
-    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("unshare"):
-        return False
-    probe = f"q{os.getpid()}probe"
-    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True).returncode == 0
-    if made:
-        subprocess.run(["ip", "netns", "del", probe], check=True)
-    return made
-
+sys.path.insert(0, str(ROOT / "scripts"))
+from hosts import MPIRUN, Hosts, can_make_hosts, can_slow_links, ip  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(not (MPIRUN and QUIRE.with_name("libquire_mpi.so").exists()), reason="no MPI: apt-get install libopenmpi-dev openmpi-bin, then ./dev build"),
     pytest.mark.skipif(not can_make_hosts(), reason="this user may not make network namespaces"),
 ]
-
-
-def ip(*arguments, check=True):
-    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True)
-
-
-class Hosts:
-    """Namespaces with one network card each, all at one switch."""
-
-    def __init__(self, count, folder):
-        self.switch = f"q{os.getpid()}s"
-        self.names = [f"q{os.getpid()}h{i}" for i in range(count)]
-        ip("netns", "add", self.switch)
-        ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
-        ip("-n", self.switch, "link", "set", "bridge", "up")
-        for i, name in enumerate(self.names):
-            ip("netns", "add", name)
-            ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", f"port{i}", "netns", self.switch)
-            ip("-n", self.switch, "link", "set", f"port{i}", "master", "bridge", "up")
-            ip("-n", name, "address", "add", f"10.99.0.{i + 1}/24", "dev", "eth0")
-            for card in "lo", "eth0":
-                ip("-n", name, "link", "set", card, "up")
-        self.agent = folder / "agent"
-        self.agent.write_text('#!/bin/sh\nhost=$1\nshift\nexec ip netns exec "$host" unshare --uts sh -c "hostname $host; $*"\n')
-        self.agent.chmod(0o755)
-
-    def mpirun(self, *arguments):
-        """The command that starts a process on each host, from the first."""
-        network = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0"]
-        # Otherwise mpirun itself waits for minutes for a host that is cut off (docs/scale.md).
-        network += [part for what in ("time", "intvl", "probes") for part in ("--mca", f"oob_tcp_keepalive_{what}", "1")]
-        command = [MPIRUN, "--allow-run-as-root", "--bind-to", "none", "--host", ",".join(self.names), "--mca", "plm_rsh_agent", self.agent, *network, *arguments]
-        first = self.names[0]
-        return ["ip", "netns", "exec", first, "unshare", "--uts", "sh", "-c", f'hostname {first}; exec "$@"', "sh", *map(str, command)]
-
-    def cut(self, i):
-        ip("-n", self.switch, "link", "set", f"port{i}", "down")
-
-    def slow(self, i):
-        return subprocess.run(["tc", "-n", self.names[i], "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "1ms", "rate", "1gbit"], capture_output=True)
-
-    def close(self):
-        for name in self.names:
-            for pid in ip("netns", "pids", name, check=False).stdout.split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-        for name in [*self.names, self.switch]:
-            ip("netns", "del", name, check=False)
 
 
 @pytest.fixture
@@ -108,9 +48,12 @@ def test_the_answer_is_that_of_one_process(hosts, model):
     expect_the_answer_of_one_process(hosts, model)
 
 
+@pytest.mark.skipif(not can_slow_links(), reason="no /dev/net/tun")
 def test_a_slow_network_changes_no_answer(hosts, model):
-    if (made := hosts.slow(1)).returncode != 0:
-        pytest.skip(f"tc cannot slow a network here: {made.stderr.decode().strip()}")
+    hosts.slow(1, delay=0.001, gbits=0.1)
+    refused = "import socket, time; began = time.monotonic(); socket.socket().connect_ex(('10.99.0.2', 9)); print(time.monotonic() - began)"
+    seconds = subprocess.run(["ip", "netns", "exec", hosts.names[0], sys.executable, "-c", refused], capture_output=True, text=True, check=True)
+    assert float(seconds.stdout) >= 0.002, "there and back"
     expect_the_answer_of_one_process(hosts, model)
 
 
