@@ -21,7 +21,7 @@ class ProcessRanks final : public Communicator {
   void gather(std::span<const SharedColumns> parts, int rows) override;
 
   // Memory for blocks, besides what one row of a gather may take in addition.
-  static constexpr size_t kBlockBytes = size_t{1} << 20;
+  static constexpr size_t kBlockBytes = size_t{4} << 20;
 
  private:
   size_t row_bytes(std::span<const SharedColumns> parts, int rank) const;

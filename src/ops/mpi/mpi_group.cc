@@ -23,8 +23,8 @@ using std::chrono::milliseconds;
 
 enum Tag : int { kExchange = 1, kOrder, kFailure, kDirect };
 
-// Between two ranks: pieces that Open MPI sends at once (btl_tcp_eager_limit is 64 KiB), so that they are on their way while
-// the receiver computes.
+// Between two ranks: pieces that Open MPI sends at once (btl_tcp_eager_limit is 64 KiB). Larger messages wait for the
+// receiver to ask for them, which takes the network's delay twice more.
 constexpr size_t kPieceBytes = size_t{32} << 10;
 
 // A process that gives up waits so long for others to take its last message.
@@ -143,42 +143,43 @@ void MpiGroup::wait_for_requests(double patience, const char* what) {
   waits_for_.clear();
 }
 
+void MpiGroup::begin_sending(std::span<const std::byte> bytes, int other, int tag) {
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPieceBytes, bytes.size())))
+    begin(MPI_Isend(bytes.data(), static_cast<int>(std::min(kPieceBytes, bytes.size())), MPI_BYTE, other, tag,
+                    communicator_, &requests_.emplace_back()),
+          other);
+}
+
+void MpiGroup::begin_receiving(std::span<std::byte> bytes, int other, int tag) {
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPieceBytes, bytes.size())))
+    begin(MPI_Irecv(bytes.data(), static_cast<int>(std::min(kPieceBytes, bytes.size())), MPI_BYTE, other, tag,
+                    communicator_, &requests_.emplace_back()),
+          other);
+}
+
 void MpiGroup::exchange(std::span<const std::byte> mine, std::span<const size_t> sizes, std::span<std::byte> all) {
   assert(mine.size() == sizes[static_cast<size_t>(rank())]);
   assert(all.size() == std::reduce(sizes.begin(), sizes.end()));
   require_group();
-  std::byte* to = all.data();
   for (int from = 0; from < ranks(); ++from) {
-    const auto size = static_cast<int>(sizes[static_cast<size_t>(from)]);
-    if (from != rank() && size > 0)
-      begin(MPI_Irecv(to, size, MPI_BYTE, from, kExchange, communicator_, &requests_.emplace_back()), from);
-    to += size;
+    const size_t size = sizes[static_cast<size_t>(from)];
+    if (from != rank()) begin_receiving(all.first(size), from, kExchange);
+    all = all.subspan(size);
   }
   // Each begins with the rank after its own, so that not all send to the same.
-  for (int i = 1; i < ranks() && !mine.empty(); ++i) {
-    const int other = (rank() + i) % ranks();
-    begin(MPI_Isend(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, other, kExchange, communicator_,
-                    &requests_.emplace_back()),
-          other);
-  }
+  for (int i = 1; i < ranks(); ++i) begin_sending(mine, (rank() + i) % ranks(), kExchange);
   wait_for_requests(exchange_patience_, "results");
 }
 
 void MpiGroup::send_to(int other, std::span<const std::byte> bytes) {
   require_group();
-  for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPieceBytes, bytes.size())))
-    begin(MPI_Isend(bytes.data(), static_cast<int>(std::min(kPieceBytes, bytes.size())), MPI_BYTE, other, kDirect,
-                    communicator_, &requests_.emplace_back()),
-          other);
+  begin_sending(bytes, other, kDirect);
   wait_for_requests(exchange_patience_, "sign that it takes results");
 }
 
 void MpiGroup::receive_from(int other, std::span<std::byte> bytes) {
   require_group();
-  for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPieceBytes, bytes.size())))
-    begin(MPI_Irecv(bytes.data(), static_cast<int>(std::min(kPieceBytes, bytes.size())), MPI_BYTE, other, kDirect,
-                    communicator_, &requests_.emplace_back()),
-          other);
+  begin_receiving(bytes, other, kDirect);
   wait_for_requests(exchange_patience_, "results");
 }
 

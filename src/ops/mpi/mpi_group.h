@@ -34,6 +34,8 @@ class MpiGroup final : public ProcessGroup {
 
  private:
   void begin(int status, int rank);
+  void begin_sending(std::span<const std::byte> bytes, int other, int tag);
+  void begin_receiving(std::span<std::byte> bytes, int other, int tag);
   template <class Done>
   void wait_until(double patience, const char* what, const Done& done);
   void wait_for_requests(double patience, const char* what);
