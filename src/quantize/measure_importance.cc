@@ -28,6 +28,10 @@ std::shared_ptr<const InputStatistics> inputs_of(const PlannedTensor& tensor, si
   return inputs_of_kinds(tensor.matrices, tensor, item, inputs);
 }
 
+bool is_output(const PlannedTensor& tensor, const ModelConfig& config) {
+  return std::ranges::count(tensor.matrices, config.tied_output ? Tensor::kEmbedding : Tensor::kOutput) > 0;
+}
+
 ImportanceMatrix measured_importance(const FilePlan& file, InputCollector& inputs, bool with_output) {
   ImportanceMatrix matrix;
   for (const PlannedTensor& tensor : file.tensors) {

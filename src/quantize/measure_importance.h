@@ -10,6 +10,9 @@ namespace quire {
 // What is known of the inputs of matrix `item` of those that a tensor of the model's GGUF file stacks; nullptr: nothing.
 std::shared_ptr<const InputStatistics> inputs_of(const PlannedTensor& tensor, size_t item, InputCollector& inputs);
 
+// Whether a tensor of the model's GGUF file is its output matrix, perhaps as the embedding.
+bool is_output(const PlannedTensor& tensor, const ModelConfig& config);
+
 // An entry for each tensor of the model's GGUF file whose matrices had inputs. with_output: also for the output matrix, if
 // it had inputs in all rows.
 ImportanceMatrix measured_importance(const FilePlan& file, InputCollector& inputs, bool with_output);

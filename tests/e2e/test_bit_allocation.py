@@ -133,7 +133,7 @@ def test_groups_of_all_kinds_of_models_are_measured(tmp_path, name):
 
 
 def test_it_loses_less_than_one_type_for_all(f32, tmp_path):
-    flags = ["--calibrate", DOCS / "serving.md", "--calibration-context", "64", "--calibration-chunks", "16"]
+    flags = ["--calibrate", DOCS / "serving.md", "--calibration-context", "64", "--calibration-chunks", "16", "--no-feedback"]  # random weights leave feedback nothing to learn
     assert quire("quantize", f32, tmp_path / "pure.gguf", "--type", "IQ4_XS", "--pure", *flags).returncode == 0
     done = quire("quantize", f32, tmp_path / "planned.gguf", "--target-bpw", bits(tmp_path / "pure.gguf"), "--target-context", "64", *flags)
     assert done.returncode == 0, done.stderr

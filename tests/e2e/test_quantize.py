@@ -371,6 +371,17 @@ def test_error_feedback_beats_importance_alone(tmp_path):
     assert found["feedback"][1] < 0.9 * found["importance"][1]
 
 
+def test_the_output_matrix_gets_error_feedback(f32, tmp_path):
+    tensor, files = "token_embd.weight", []  # a tied one
+    for flags in [], ["--no-feedback"]:
+        done = quire("quantize", f32, tmp_path / "out", "--type", "Q4_0", "--tensor-type", f"^{tensor}=Q4_0", "--tensor-type", ".=F16", "--calibrate", DOCS / "serving.md",
+                     "--calibration-context", "64", "--calibration-chunks", "8", "--force", *flags)
+        assert done.returncode == 0, done.stderr
+        assert [name for name, kind in types(tmp_path / "out").items() if kind == "Q4_0"] == [tensor]
+        files.append((tmp_path / "out").read_bytes())
+    assert len(files[0]) == len(files[1]) and files[0] != files[1]
+
+
 def test_calibrated_files_do_not_depend_on_threads(f32, tmp_path):
     files = []
     for threads in ("1", "2"):

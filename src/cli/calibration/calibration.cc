@@ -63,8 +63,14 @@ InputCollector& Calibration::inputs_for(int layer) {
   return *inputs_;
 }
 
+std::shared_ptr<const InputStatistics> Calibration::inputs_of_output() {
+  if (!inputs_) run(0);
+  return of_output_;
+}
+
 void Calibration::run(int layer) {
   const Model& model = model_.target;
+  const bool wants_output = wants_.output && !inputs_ && model.config.has_logits;
   // As many layers from here on as there is memory for, at least one.
   size_t bytes = 0;
   std::map<int, size_t> bytes_of;
@@ -80,15 +86,17 @@ void Calibration::run(int layer) {
   }
   inputs_.reset();  // its memory is free for the next
   inputs_.emplace(model.config, model.weights, model_.runtime.cpu.compute(Activations::kF32),
-                  InputCollector::Wants{[this](const Slot& slot) {
+                  InputCollector::Wants{[this, wants_output](const Slot& slot) {
+                                          if (slot.tensor == Tensor::kOutput) return wants_output;
                                           return wants_.gram_bytes > 0 && slot.layer >= first_ && slot.layer < end_;
                                         },
                                         wants_.sample_rows});
   progress_.stage(wants_.gram_bytes > 0 ? fmt::format("calibrating layers {} to {}", first_, end_ - 1) : "calibrating");
-  calibrate(model_, text_, *inputs_, flags_.with_output, [this](size_t computed, size_t total) {
+  calibrate(model_, text_, *inputs_, wants_output || flags_.with_output, [this](size_t computed, size_t total) {
     check_();
     progress_.step(computed, total);
   });
+  if (wants_output) of_output_ = inputs_->of({Tensor::kOutput});
 }
 
 }  // namespace quire

@@ -30,6 +30,7 @@ class Calibration {
   struct Wants {
     int sample_rows = 0;             // of each matrix's inputs
     size_t gram_bytes = kGramBytes;  // most memory for Gram matrices at a time; 0: none are needed
+    bool output = false;             // also inputs_of_output(): the output matrix then sees all rows, once
   };
   // engine: the model, its threads and its number formats. check: may throw to stop. progress: must outlive the object.
   // Throws Error: the model does not load, the text is too short.
@@ -38,6 +39,8 @@ class Calibration {
 
   // Runs the model if it has not yet computed the layer's Gram matrices.
   InputCollector& inputs_for(int layer);
+  // Of the output matrix, which may be the embedding, too. nullptr: they are not wanted, or the model has none.
+  std::shared_ptr<const InputStatistics> inputs_of_output();
   // Of the tensors of the model's GGUF file, with the name of the text.
   ImportanceMatrix importance(const FilePlan& file);
 
@@ -51,6 +54,7 @@ class Calibration {
   LoadedModel model_;
   const TextChunks text_;
   std::optional<InputCollector> inputs_;
+  std::shared_ptr<const InputStatistics> of_output_;
   int first_ = 0, end_ = 0;  // layers whose Gram matrices `inputs_` has
 };
 
