@@ -180,18 +180,20 @@ def group(*arguments, **options):
 
 def test_adapters_and_control_vectors_of_the_start(model):
     llama = GOLDEN / "models/llama"
-    flags = ["--lora", f"one={GOLDEN / 'adapters/llama'}", "--control-vector-scaled", f"{GOLDEN / 'control-vectors/first.gguf'}:4"]
+    # Decomposed weights (DoRA) are computed with the model's, of which a stage has some layers.
+    flags = ["--lora", f"one={GOLDEN / 'adapters/llama'}", "--lora", f"two={GOLDEN / 'adapters/llama_dora'}", "--control-vector-scaled", f"{GOLDEN / 'control-vectors/first.gguf'}:4"]
     body = {"prompt": list(range(3, 30)), "max_tokens": 12, "ignore_eos": True, "temperature": 0, "return_token_ids": True}
+    names = ["tiny", "one", "two"]
     server = Server(*flags, model=llama, name="tiny")
-    wanted = [post(server, "/v1/completions", body | {"model": name})[1]["choices"][0]["token_ids"] for name in ("tiny", "one")]
+    wanted = [post(server, "/v1/completions", body | {"model": name})[1]["choices"][0]["token_ids"] for name in names]
     server.stop()
-    assert wanted[0] != wanted[1]
+    assert wanted[0] != wanted[1] != wanted[2] != wanted[0]
     for more in [], ["-pp", "2"]:
         with group(2, llama, *flags, *more) as running:
-            got = [post(running, "/v1/completions", body | {"model": name})[1]["choices"][0]["token_ids"] for name in ("tiny", "one")]
+            got = [post(running, "/v1/completions", body | {"model": name})[1]["choices"][0]["token_ids"] for name in names]
             assert got == wanted, more
     with group(2, llama, "--lora-memory", "1MiB") as running:
-        status, answer = post(running, "/v1/load_lora_adapter", {"lora_name": "two", "lora_path": str(GOLDEN / "adapters/llama")})
+        status, answer = post(running, "/v1/load_lora_adapter", {"lora_name": "three", "lora_path": str(GOLDEN / "adapters/llama")})
         assert status == 400 and "cannot be loaded later" in answer["error"]["message"]
 
 

@@ -44,7 +44,7 @@ void check_shapes(const AdapterFiles& files, const AdapterPair& pair, int rows, 
       files.file(), quote(pair.module), shape_text(pair.down->shape), shape_text(pair.up->shape), cols, rows);
 }
 
-// In the order of the model's linears. weights: all layers of them are there, or none.
+// In the order of the model's linears. weights: of the model, or none.
 std::vector<ChangedLinear> find_changes(const AdapterFiles& files, const Checkpoint& checkpoint,
                                         const ModelConfig& config, Weights& weights) {
   if (files.kind() != (checkpoint.gguf() ? FileKind::kGguf : FileKind::kHf))
@@ -195,8 +195,9 @@ Adapter load_adapter(const AdapterFiles& files, const Checkpoint& checkpoint, co
     jobs.push_back({&matrix, std::move(of), bytes});
     bytes += matrix.bytes();
   };
-  // Only looks at the weights: all layers are there.
+  // Only looks at the weights.
   for (const ChangedLinear& change : find_changes(files, checkpoint, config, const_cast<Weights&>(weights))) {
+    if (!change.linear->weight.data) continue;  // another process has the layer
     const AdapterPair& pair = *change.pair;
     LowRank& low = adapter.changes[change.linear];  // references to a map's values stay valid
     low.scale = pair.scale;
