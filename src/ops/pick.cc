@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/bits.h"
 #include "ops/top.h"
 
 namespace quire {
@@ -31,8 +32,7 @@ void pick(std::span<const float> x, const Pick& pick, std::span<uint32_t> to) {
   assert(to.size() == pick.words());
   std::vector<Ranked> allowed;
   for (size_t i = 0; pick.best > 0 && i < x.size(); ++i) {
-    if (pick.mask.empty() || (pick.mask[i / 32] >> (i % 32) & 1) != 0)
-      allowed.push_back({static_cast<int32_t>(i), x[i]});
+    if (pick.mask.empty() || has_bit(pick.mask, i)) allowed.push_back({static_cast<int32_t>(i), x[i]});
   }
   const auto count = static_cast<size_t>(pick.best), found = std::min(count, allowed.size());
   std::partial_sort(allowed.begin(), allowed.begin() + static_cast<ptrdiff_t>(found), allowed.end(), ranks_before);

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <limits>
 
+#include "base/bits.h"
 #include "sampling/dry.h"
 
 namespace quire {
@@ -67,8 +68,7 @@ void apply_mask(std::span<const uint32_t> mask, const SampleRow& row) {
   const std::span<float> logits = row.logits;
   if (!row.ids.empty() && !mask.empty()) {
     for (size_t i = 0; i < logits.size(); ++i) {
-      const auto id = static_cast<size_t>(row.ids[i]);
-      if (!(mask[id / 32] >> (id % 32) & 1)) logits[i] = kNever;
+      if (!has_bit(mask, static_cast<size_t>(row.ids[i]))) logits[i] = kNever;
     }
     return;
   }

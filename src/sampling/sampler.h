@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bits.h"
 #include "quire/sampling_params.h"
 #include "quire/types.h"
 
@@ -47,8 +48,7 @@ struct SampleRow {
   }
   std::span<const TokenId> counted_answer() const { return counted.empty() ? generated : counted; }
   bool penalizes(TokenId token) const {
-    const auto id = static_cast<size_t>(token);
-    return penalized_tokens.empty() || (penalized_tokens[id / 32] >> (id % 32) & 1) != 0;
+    return penalized_tokens.empty() || has_bit(penalized_tokens, static_cast<size_t>(token));
   }
 };
 

@@ -3,6 +3,7 @@
 #include <cassert>
 #include <string>
 
+#include "base/bits.h"
 #include "sampling/mirostat.h"
 #include "sampling/penalties.h"
 
@@ -33,8 +34,7 @@ std::optional<TokenId> AnswerState::forced_token(const RequestState& request, in
 // Penalties are for what the model writes. They do not count what the constraint writes: names, brackets, blanks, numbers.
 void AnswerState::count(TokenId token) {
   const auto plain = matcher->vocabulary().plain_tokens();
-  const auto id = static_cast<size_t>(token);
-  const bool counts = matcher->is_free() && !plain.empty() && (plain[id / 32] >> (id % 32) & 1) != 0;
+  const bool counts = matcher->is_free() && !plain.empty() && has_bit(plain, static_cast<size_t>(token));
   counted.push_back(counts ? token : -2 - static_cast<TokenId>(counted.size()));
 }
 

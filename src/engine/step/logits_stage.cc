@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/bits.h"
 #include "base/error.h"
 #include "sampling/penalties.h"
 #include "speculate/rejection.h"
@@ -11,10 +12,7 @@
 namespace quire {
 namespace {
 
-bool allows(std::span<const uint32_t> mask, TokenId token) {
-  const auto id = static_cast<size_t>(token);
-  return (mask[id / 32] >> (id % 32) & 1) != 0;
-}
+bool allows(std::span<const uint32_t> mask, TokenId token) { return has_bit(mask, static_cast<size_t>(token)); }
 
 // If a thought must end here, narrows the mask to the token that ends it and returns true. skips: the mask forbids it.
 bool close_thought(ThoughtWatch& thoughts, std::span<uint32_t> mask, bool& skips) {
