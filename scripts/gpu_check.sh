@@ -12,6 +12,11 @@ models=${MODELS:-/dev/shm}
 quire=$build/quire
 cp "$build"/libquire_cuda.so "$build"/tests/ 2>/dev/null || true
 
+if command -v cuobjdump >/dev/null || [[ -x /usr/local/cuda/bin/cuobjdump ]]; then
+  echo "== registers and spills of kernels"
+  python3 scripts/kernel_resources.py "$build"
+fi
+
 echo "== golden models"
 QUIRE_TEST_DEVICE=cuda "$build/tests/golden_engine" --gtest_brief=1 --gtest_filter='Families/HfModels.HaveTheLogits*'
 

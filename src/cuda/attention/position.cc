@@ -54,8 +54,9 @@ void normalize_runs(Stream& stream, const Part& part, int rows) {
 // Rows one by one, or by pages if their tokens must be stored in order.
 const PageRunList& page_runs(Stream& stream, AttentionLists& lists, std::span<const AttentionSpan> spans,
                              bool in_order) {
-  const auto [list, known] = lists.runs(stream, spans, in_order);
-  if (known) return list;
+  const AttentionLists::FoundRuns found = lists.runs(stream, spans, in_order);
+  PageRunList& list = found.list;
+  if (found.known) return list;
   for (const AttentionSpan& span : spans) {
     for (int i = 0; i < span.rows;) {
       const int position = span.position + i, slot = position % kPageTokens;

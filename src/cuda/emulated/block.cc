@@ -69,6 +69,8 @@ void BlockRunner::run(const Launch& launch, KernelCounters& counters) {
   warps_.resize((count + kWarpLanes - 1) / kWarpLanes);
   global_.start_launch();
   ++counters.launches;
+  counters.threads = std::max(counters.threads, shape.threads);
+  counters.shared_bytes = std::max(counters.shared_bytes, shape.shared_bytes);
   std::vector<int> order;  // empty: theirs
   const int blocks = shape.x * shape.y * shape.z;
   if (checks_.seed) {
@@ -81,6 +83,8 @@ void BlockRunner::run(const Launch& launch, KernelCounters& counters) {
     start_block(block_index_ % shape.x, block_index_ / shape.x % shape.y, block_index_ / shape.x / shape.y);
     run_block();
   }
+  counters.first_read += global_.first_read();
+  counters.first_written += global_.first_written();
 }
 
 void BlockRunner::start_block(int x, int y, int z) {

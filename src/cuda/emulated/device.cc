@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cuda/emulated/counts_file.h"
 
 namespace quire::cuda {
 namespace {
@@ -30,14 +31,25 @@ bool comes_due(std::optional<int64_t>& failure) {
 EmulatedDevice::EmulatedDevice(const EmulatedOptions& options)
     : memory_(options.checks.races), blocks_(memory_, options.checks) {
   facts_ = {.name = "emulated",
-            .major = 9,
-            .minor = 0,
-            .processors = 4,
-            .shared_bytes = emulated::kMostSharedBytes,
+            .major = options.major,
+            .minor = options.minor,
+            .processors = options.processors,
+            .shared_bytes = options.shared_bytes,
             .memory = options.memory};
 }
 
+EmulatedDevice::~EmulatedDevice() {
+  const char* file = std::getenv("QUIRE_KERNEL_COUNTS");
+  if (file && *file) append_counts(file, "all", facts_, counters_);
+}
+
 std::map<std::string, KernelCounters, std::less<>> EmulatedDevice::counters() const {
+  std::map<std::string, KernelCounters, std::less<>> by_name;
+  for (const auto& [entry, counters] : counters_by_entry()) by_name[entry->name] += counters;
+  return by_name;
+}
+
+std::map<const KernelEntry*, KernelCounters> EmulatedDevice::counters_by_entry() const {
   const std::lock_guard lock(mutex_);
   return counters_;
 }
@@ -143,7 +155,7 @@ void EmulatedDevice::run_one(const Launch& launch) {
     lost_ = true;
     throw no_resource("the emulated device has failed in kernel {}", launch.entry->name);
   }
-  blocks_.run(launch, counters_[launch.entry->name]);
+  blocks_.run(launch, counters_[launch.entry]);
 }
 
 void EmulatedDevice::run(std::span<const Launch> launches) {

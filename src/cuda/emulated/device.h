@@ -21,6 +21,9 @@ namespace quire::cuda {
 
 struct EmulatedOptions {
   size_t memory = size_t{1} << 30;
+  // What launches depend on (DeviceFacts). Kernels run the same on all.
+  int major = 9, minor = 0, processors = 4;
+  int shared_bytes = emulated::kMostSharedBytes;  // of a block; no more than this
   emulated::BlockChecks checks;
 };
 
@@ -37,9 +40,13 @@ struct EmulatedFailures {
 class EmulatedDevice final : public Device {
  public:
   explicit EmulatedDevice(const EmulatedOptions& options = {});
+  // Appends the counters to the file that the environment's QUIRE_KERNEL_COUNTS names (counts_file.h).
+  ~EmulatedDevice() override;
 
   // By the names of kernels.
   std::map<std::string, KernelCounters, std::less<>> counters() const;
+  // By their types: a template has many of one name.
+  std::map<const KernelEntry*, KernelCounters> counters_by_entry() const;
   void reset_counters();
   void inject(const EmulatedFailures& failures);
   // From now on all functions but those that free throw Error (kResource).
@@ -73,7 +80,7 @@ class EmulatedDevice final : public Device {
   size_t used_ = 0;
   bool lost_ = false;
   EmulatedFailures failures_;
-  std::map<std::string, KernelCounters, std::less<>> counters_;
+  std::map<const KernelEntry*, KernelCounters> counters_;
   emulated::GlobalMemory memory_;
   emulated::BlockRunner blocks_;
 };

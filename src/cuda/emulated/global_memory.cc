@@ -1,6 +1,7 @@
 #include "cuda/emulated/global_memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstdlib>
 #include <iterator>
@@ -157,6 +158,11 @@ std::optional<GlobalConflict> GlobalMemory::use(const void* at, size_t bytes, co
       cell = {};
       cell.launch = launch_;
       cell.written_before = written_before;
+    }
+    if (use == GlobalUse::kRead) {
+      first_read_ += static_cast<uint64_t>(std::popcount(static_cast<uint8_t>(bits & ~(cell.read | cell.written))));
+    } else {
+      first_written_ += static_cast<uint64_t>(std::popcount(static_cast<uint8_t>(bits & ~cell.written)));
     }
     found = use_word(cell, bits, user, use);
     return !found;

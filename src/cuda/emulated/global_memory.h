@@ -54,10 +54,16 @@ class GlobalMemory {
 
   // ---- Uses of a launch. Without `track` nothing is found.
 
-  void start_launch() { ++launch_; }
+  void start_launch() {
+    ++launch_;
+    first_read_ = first_written_ = 0;
+  }
   // Notes that a thread uses these bytes, which contains() has found. A byte of a word
   // whose other bytes are used by other blocks may conflict unseen: words are the unit.
   std::optional<GlobalConflict> use(const void* at, size_t bytes, const GlobalUser& user, GlobalUse use);
+  // Bytes that the launch has read, or written, and had not used before.
+  uint64_t first_read() const { return first_read_; }
+  uint64_t first_written() const { return first_written_; }
   // The host has waited for all launches.
   void finish_launches() { finished_ = launch_; }
   // Whether a launch that the host has not waited for uses these bytes in a way that does not go with `use` by the host.
@@ -100,6 +106,7 @@ class GlobalMemory {
   std::map<uintptr_t, size_t> freed_;  // the address and bytes of allocations that were freed and not reused
   std::array<Entry*, kRecent> recent_{};
   uint32_t launch_ = 0, finished_ = 0;
+  uint64_t first_read_ = 0, first_written_ = 0;
 };
 
 }  // namespace quire::cuda::emulated

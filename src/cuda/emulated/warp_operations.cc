@@ -98,6 +98,7 @@ void multiply_matrices(BlockRunner& runner, int, LaneArguments lanes) {
   } else if (numbers == MatrixNumbers::kFloat16) {
     multiply_floats(lanes, low_f16, high_f16);
   } else {
+    ++runner.counters().integer_products;
     multiply_integers(lanes);
   }
 }

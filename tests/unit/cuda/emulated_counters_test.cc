@@ -2,12 +2,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "cuda/alphabet/alphabet.h"
+#include "cuda/emulated/counts_file.h"
 #include "cuda/emulated/device.h"
+#include "cuda/kernels/rows.h"
 #include "cuda/stream.h"
 #include "error_of.h"
 #include "unit/cuda/device_values.h"
@@ -16,6 +23,8 @@
 namespace quire::cuda {
 namespace {
 
+using ::testing::_;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class EmulatedCounters : public ::testing::Test {
@@ -84,15 +93,71 @@ TEST_F(EmulatedCounters, CountsBankConflicts) {
   EXPECT_EQ(of_rows(32), 4 * 7u);
 }
 
+TEST_F(EmulatedCounters, CountsBytesOfALaunchOnce) {
+  const Global<float> x = floats_.data();
+  // Four blocks read the same 128 bytes, and each writes 128 of its own, which it then reads and writes again.
+  const auto counters = count({.x = 4, .threads = 32}, [=] {
+    const int own = 32 * (1 + block_x()) + thread();
+    x[own] = x[thread()];
+    x[own] = x[own] + 1;
+  });
+  EXPECT_EQ(counters.first_read, 128u);
+  EXPECT_EQ(counters.first_written, 4 * 128u);
+  EXPECT_EQ(counters.global_read, 8 * 128u);
+  EXPECT_EQ(counters.global_written, 8 * 128u);
+  // The next launch reads them from memory again.
+  EXPECT_EQ(count([=] { x[thread()] = x[thread()]; }).first_read, 128u);
+  EXPECT_EQ(device_.counters().at("planted").first_written, 128u);
+}
+
 TEST_F(EmulatedCounters, CountsLaunchesAndProducts) {
-  const auto counters = count({.x = 3, .threads = 64}, [] {
+  const auto counters = count({.x = 3, .threads = 64, .shared_bytes = 256}, [] {
     float d[4] = {};
+    int32_t sums[4] = {};
     multiply_bf16(d, {}, {});
     multiply_f16(d, {}, {});
+    multiply_i8(sums, {}, {});
   });
   EXPECT_EQ(counters.launches, 1u);
   EXPECT_EQ(counters.blocks, 3u);
-  EXPECT_EQ(counters.matrix_products, 3 * 2 * 2u);
+  EXPECT_EQ(counters.threads, 64);
+  EXPECT_EQ(counters.shared_bytes, 256);
+  EXPECT_EQ(counters.matrix_products, 3 * 2 * 3u);
+  EXPECT_EQ(counters.integer_products, 3 * 2u);
+}
+
+// The lines of append_counts(), as fields.
+std::vector<std::vector<std::string>> fields_of(const std::string& file) {
+  std::vector<std::vector<std::string>> lines;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream text(line);
+    lines.emplace_back();
+    for (std::string field; std::getline(text, field, '\t');) lines.back().push_back(field);
+  }
+  return lines;
+}
+
+TEST_F(EmulatedCounters, AreALineOfAFileForEachKernel) {
+  const std::string file = ::testing::TempDir() + "kernel_counts.tsv";
+  std::remove(file.c_str());
+  const Global<float> x = floats_.data();
+  count({.threads = 32, .shared_bytes = 64}, [=] { x[thread()] = 1; });
+  run_alone(device_, {.threads = 32}, ForColumns<GatherRows>{});
+  append_counts(file, "one", device_.facts(), device_.counters_by_entry());
+  append_counts(file, "two", device_.facts(), device_.counters_by_entry());
+  const auto lines = fields_of(file);
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_THAT(lines[0], ElementsAre("work", "capability", "name", "kernel", "threads", "shared_bytes", "launches",
+                                    "blocks", "first_read", "first_written", "global_read", "global_written",
+                                    "global_requests", "global_sectors", "shared_requests", "bank_conflicts",
+                                    "matrix_products", "integer_products"));
+  const auto line_of = [&](const char* work, const char* name) {
+    return *std::ranges::find_if(lines, [&](const auto& line) { return line[0] == work && line[2] == name; });
+  };
+  EXPECT_THAT(line_of("two", "planted"), ElementsAre("two", "90", "planted", _, "32", "64", "1", "1", "0", "128", "0",
+                                                     "128", "1", "4", "0", "0", "0", "0"));
+  EXPECT_EQ(line_of("one", "gather_rows")[3], "quire::cuda::ForColumns<quire::cuda::GatherRows>");
 }
 
 TEST_F(EmulatedCounters, FailsTheLaunchThatIsAskedFor) {
