@@ -40,7 +40,7 @@ PARTS = {
         "unit_engine": "-KernelSets/*avx*:KernelSets/*amx:Exactness.KernelSets*:All/Kinds.*_int8_cache*:All/Kinds.*_fp8_cache*",
     },
     "tsan": {
-        "unit_engine": "-All/Kinds*:KernelSets*:Exactness.*:OutOfMemory*:Recordings*:Kinds/*:GpuLayers.*:DeviceSampling.*EmulatedGpu:All/GpuLayerKinds.*",
+        "unit_engine": "-All/Kinds*:KernelSets*:Exactness.*:OutOfMemory*:Recordings*:Kinds/*:GpuLayers.*:DeviceSampling.*EmulatedGpu:All/GpuLayerKinds.*:CpuExperts.*:All/CpuExpertKinds.*",
         "unit_server": "-BadRequests*",
     },
 }

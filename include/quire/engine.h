@@ -77,6 +77,8 @@ inline constexpr size_t kAllExperts = SIZE_MAX;
 
 // EngineOptions::gpu_layers: all layers, or the most that fit in the device's memory.
 inline constexpr int kAllGpuLayers = -1, kAutoGpuLayers = -2;
+// EngineOptions::cpu_moe_layers: all layers.
+inline constexpr int kAllCpuMoeLayers = -1;
 
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
@@ -119,6 +121,9 @@ struct EngineOptions {
   // With a device: so many of the last layers, and the output, are the device's; the CPU has the others. They work like stages.
   // 0: the CPU has all, and the device is not opened.
   int gpu_layers = kAllGpuLayers;
+  // With a device that has all layers: the experts of so many of the first layers stay in the host's memory, and the CPU computes
+  // them (docs/cuda.md).
+  int cpu_moe_layers = 0;
   int max_model_len = 0;  // tokens of prompt plus answer; 0: the model's limit, reduced to what the cache can hold
   int max_num_seqs = 64;  // sequences that run concurrently
   // Rows (tokens) per step: one for each decoding sequence, the rest for prompts. At least max_num_seqs.
@@ -204,7 +209,8 @@ struct ModelInfo {
   int ranks = 1;   // EngineOptions::tensor_parallel_size
   int stages = 1;  // EngineOptions::pipeline_parallel_size
   int vocab_size = 0, layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  int gpu_layers = 0;  // of the layers, those that a device with memory of its own computes
+  int gpu_layers = 0;      // of the layers, those that a device with memory of its own computes
+  int cpu_moe_layers = 0;  // of these, the first ones, whose experts the CPU computes
   int max_model_len = 0;
   bool generates = true;             // false: encoders and classifiers, which only pool
   Pooling pooling = Pooling::kNone;  // how the model makes embeddings or scores; kNone: its files do not say
@@ -400,9 +406,10 @@ struct EngineStats {
   double verify_seconds = 0;
   std::vector<DrafterStats> drafters;  // those in use
 
-  uint64_t gathered_bytes = 0;  // results that the first of several ranks has received from the others
-  uint64_t stage_bytes = 0;     // of rows that stages of this process have sent to the next ones
-  uint64_t logits_bytes = 0;    // of logits that steps have brought from a GPU to the host
+  uint64_t gathered_bytes = 0;      // results that the first of several ranks has received from the others
+  uint64_t stage_bytes = 0;         // of rows that stages of this process have sent to the next ones
+  uint64_t logits_bytes = 0;        // of logits that steps have brought from a GPU to the host
+  uint64_t moved_expert_bytes = 0;  // of rows for experts on the CPU, from a GPU and back
 };
 
 // Threads, kernels and memory that several engines share. Opaque.

@@ -70,6 +70,7 @@ nb::dict info_of(const ModelInfo& info) {
   values["vocab_size"] = info.vocab_size;
   values["layers"] = info.layers;
   values["gpu_layers"] = info.gpu_layers;
+  values["cpu_moe_layers"] = info.cpu_moe_layers;
   values["hidden"] = info.hidden;
   values["max_model_len"] = info.max_model_len;
   values["generates"] = info.generates;

@@ -29,6 +29,7 @@ constexpr EngineOption kEngineOptions[] = {
     {"kernels", &EngineOptions::kernels},
     {"device", &EngineOptions::device},
     {"gpu_layers", &EngineOptions::gpu_layers},
+    {"cpu_moe_layers", &EngineOptions::cpu_moe_layers},
     {"activations", &EngineOptions::activations},
     {"kv_cache_dtype", &EngineOptions::kv_cache_dtype},
     {"threads", &EngineOptions::threads},

@@ -9,6 +9,13 @@
 
 namespace quire {
 
+// An option that does not go with the model, the device or another option: the command line is wrong, whatever has to be read
+// to see it.
+class OptionError : public Error {
+ public:
+  using Error::Error;
+};
+
 // throw invalid("{}: tensor {} has {} dimensions, at most 4 are allowed", file, name, n);
 template <class... A>
 Error invalid(fmt::format_string<A...> f, A&&... a) {

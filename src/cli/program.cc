@@ -10,6 +10,7 @@
 #include <iostream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/static_program.h"
@@ -31,11 +32,13 @@ void refuse_octal(CLI::App& command) {
 
 // Short names of flags, vLLM's and llama.cpp's; CLI11 takes a dash and two letters for two flags.
 void spell_out_short_names(int argc, char** argv) {
-  static char tensor[] = "--tensor-parallel-size", pipeline[] = "--pipeline-parallel-size", gpu[] = "--gpu-layers";
+  static char tensor[] = "--tensor-parallel-size", pipeline[] = "--pipeline-parallel-size", gpu[] = "--gpu-layers",
+              cpu_moe[] = "--cpu-moe", n_cpu_moe[] = "--n-cpu-moe";
+  const std::pair<std::string_view, char*> names[] = {
+      {"-tp", tensor}, {"-pp", pipeline}, {"-ngl", gpu}, {"-cmoe", cpu_moe}, {"-ncmoe", n_cpu_moe}};
   for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "-tp") argv[i] = tensor;
-    if (std::string_view(argv[i]) == "-pp") argv[i] = pipeline;
-    if (std::string_view(argv[i]) == "-ngl") argv[i] = gpu;
+    for (const auto& [name, flag] : names)
+      if (argv[i] == name) argv[i] = flag;
   }
 }
 
@@ -91,6 +94,8 @@ int run_command_line(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // help or version
     return wrong_command_line(describe(e, app));
+  } catch (const OptionError& e) {
+    return wrong_command_line(e.what());
   } catch (const std::exception& e) {
     std::fprintf(stderr, "quire: %s\n", e.what());
     return 1;

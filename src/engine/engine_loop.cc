@@ -463,6 +463,7 @@ void EngineLoop::write_stats(EngineStats& stats) const {
   write_store_stats(stats);
   stats.gathered_bytes = model_.gathered().bytes;
   stats.stage_bytes = model_.stage_bytes();
+  stats.moved_expert_bytes = model_.host_experts ? model_.host_experts->moved_bytes() : 0;
 }
 
 }  // namespace quire

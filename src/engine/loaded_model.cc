@@ -14,6 +14,7 @@
 #include "engine/cache/shared_tier.h"
 #include "engine/dtype_names.h"
 #include "engine/ranks/agreement.h"
+#include "engine/ranks/cpu_experts.h"
 #include "engine/tuner.h"
 #include "model/adapter/adapter_files.h"
 #include "model/packing/expert_store.h"
@@ -128,8 +129,9 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   if (draft_model) cache_identity += draft_model->identity();
   // The bits of a device are not the CPU's.
   if (runtime.device) cache_identity += fmt::format(" device {}", runtime.device->name());
-  if (plan.host)
-    cache_identity += fmt::format(" layers {} host activations {}", plan.gpu_layers, name(plan.host->activation_type));
+  if (plan.shares_layers()) cache_identity += fmt::format(" layers {}", plan.gpu_layers);
+  if (plan.cpu_moe_layers > 0) cache_identity += fmt::format(" experts on the CPU in {} layers", plan.cpu_moe_layers);
+  if (plan.host) cache_identity += fmt::format(" host activations {}", name(plan.host->activation_type));
   cache = {layout, info.kv_pages, info.kv_states};
   if (options.tune != TuneMode::kOff && !options.tuning_file.empty() && (!runtime.device || cpu_layers)) {
     const Compute compute = runtime.cpu.compute(plan.host ? plan.host->activation_type : plan.activation_type);
@@ -224,8 +226,11 @@ void LoadedModel::make_executor() {
   } else if (!plan.stages.empty()) {
     make_stages();
   } else {
-    local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, runtime.backend(),
-                                            plan.activation_type, plan.limits);
+    if (plan.cpu_moe_layers > 0)
+      host_experts = std::make_unique<HostExpertsBackend>(*runtime.device, runtime.cpu, plan.host->activation_type,
+                                                          !device_has_experts(target.config, plan.cpu_moe_layers));
+    local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, backend(), plan.activation_type,
+                                            plan.limits);
   }
   if (!draft_model) return;
   if (!plan.stages.empty() && processes && runtime.rank + 1 < options.pipeline_parallel_size) return;
@@ -237,13 +242,13 @@ void LoadedModel::make_stages() {
   const std::vector<LayerRange> layers = plan.stage_layers();
   std::vector<StagePart> parts;
   for (const LayerRange& own : layers) {
-    const bool by_cpu = plan.host && own.begin == 0;  // next to a device
+    const bool by_cpu = plan.shares_layers() && own.begin == 0;
     parts.push_back({own, by_cpu ? cpu_layers->weights : target.weights,
                      by_cpu ? plan.host->activation_type : plan.activation_type});
   }
   std::vector<int> widths;  // of the borders
   for (size_t next = 1; next < layers.size(); ++next) widths.push_back(border_width(target.config, layers[next].begin));
-  if (plan.host) {
+  if (plan.shares_layers()) {
     stage_group = std::make_unique<StageGroup>(runtime.cpu, runtime.team.size(), *runtime.device, widths[0],
                                                plan.limits.max_rows);
   } else {
@@ -345,8 +350,8 @@ void LoadedModel::settle_memory(ModelFacts& facts, size_t memory_before, int max
 
 // Of the model's layers, those of `target`: the ones that this process computes, or its device.
 LoadedLayers LoadedModel::own_part() const {
-  if (plan.stages.empty() || (!options.processes && !plan.host)) return {};
-  const size_t stage = plan.host ? 1 : static_cast<size_t>(runtime.rank);
+  if (plan.stages.empty() || (!options.processes && !plan.shares_layers())) return {};
+  const size_t stage = plan.shares_layers() ? 1 : static_cast<size_t>(runtime.rank);
   const bool last = stage + 1 == plan.stages.size();
   return {.layers = plan.stages[stage].layers, .embedding = last && plan.drafter_embedding};
 }
@@ -374,8 +379,10 @@ void LoadedModel::load(const Checkpoint& checkpoint, const ModelConfig& config) 
                         .warn = warn,
                         .report = options.on_load,
                         .part = own_part()};
+  if (plan.cpu_moe_layers > 0)
+    loading.host_experts = {.backend = &runtime.cpu, .layers = plan.cpu_moe_layers, .memory = plan.host->budget};
   target.weights = load_weights(checkpoint, target.config, runtime.backend(), runtime.team, loading);
-  if (plan.host) {
+  if (plan.shares_layers()) {
     loading.memory = plan.host->budget;
     loading.part = {.layers = plan.stages[0].layers};
     cpu_layers = std::make_unique<Model>(Model{.config = config, .text = {}, .weights = {}});
@@ -418,6 +425,7 @@ void LoadedModel::describe(const Checkpoint& checkpoint) {
   info.ranks = options.tensor_parallel_size;
   info.stages = options.pipeline_parallel_size;
   info.gpu_layers = plan.gpu_layers;
+  info.cpu_moe_layers = plan.cpu_moe_layers;
   info.vocab_size = config.vocab;
   info.layers = static_cast<int>(config.layers.size());
   info.hidden = config.hidden;
@@ -443,7 +451,8 @@ void LoadedModel::describe(const Checkpoint& checkpoint) {
 void LoadedModel::describe_memory() {
   const CacheSize& cache = plan.cache;
   info.memory_bytes = plan.budget;
-  info.weight_bytes = target.weights.matrix_bytes + (cpu_layers ? cpu_layers->weights.matrix_bytes : 0);
+  info.weight_bytes =
+      target.weights.matrix_bytes + target.weights.host_bytes + (cpu_layers ? cpu_layers->weights.matrix_bytes : 0);
   info.expert_slots = plan.expert_slots;
   info.expert_bytes = plan.experts;
   info.activation_bytes = plan.activations;

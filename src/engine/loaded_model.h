@@ -16,6 +16,7 @@
 #include "engine/ranks/stages_executor.h"
 #include "engine/runtime.h"
 #include "engine/step/local_executor.h"
+#include "ops/offload/host_experts.h"
 #include "quire/engine.h"
 
 namespace quire {
@@ -45,6 +46,8 @@ struct LoadedModel {
   Adapters adapters;
   std::unique_ptr<RankGroup> rank_group;    // nullptr: one rank; what computes has memory of its backends
   std::unique_ptr<StageGroup> stage_group;  // likewise
+  // Likewise with a device, if the CPU has some experts; else nullptr.
+  std::unique_ptr<HostExpertsBackend> host_experts;
   // One of `local`, `ranks`, `stages`, `processes` and `remote` computes; the others are nullptr. What drafters compute has memory of
   // this one's backend.
   std::unique_ptr<ProcessesExecutor> processes;
@@ -63,6 +66,8 @@ struct LoadedModel {
   // What this process's ranks, or the first of them, have received from others.
   GatherCounts gathered() const;
 
+  // What computes with all of `target`'s weights, where `local` does.
+  Backend& backend() const { return host_experts ? *host_experts : runtime.backend(); }
   // Whether this process has the weights of all layers in one place.
   bool has_all_layers() const { return own_part().layers == LayerRange(); }
   // Bytes of rows that this process's stages have sent to the next ones.

@@ -13,6 +13,7 @@
 #include "engine/drafting/draft_stage.h"
 #include "engine/drafting/text_drafters.h"
 #include "engine/dtype_names.h"
+#include "engine/ranks/cpu_experts.h"
 #include "engine/ranks/gpu_layers.h"
 #include "engine/ranks/rank_group.h"
 #include "engine/ranks/rank_parts.h"
@@ -25,6 +26,7 @@
 #include "model/stages/cut_layers.h"
 #include "ops/cache_memory.h"
 #include "ops/cpu/cpu_backend.h"
+#include "ops/offload/host_experts.h"
 #include "ops/process_ranks.h"
 #include "sampling/sampler.h"
 
@@ -79,6 +81,16 @@ DecoderLimits step_limits(const DrafterFacts& drafters, const ModelConfig& confi
 
 OperationsBytes operations_of_machine(const Machine& machine) {
   return machine.operations_bytes ? machine.operations_bytes : CpuBackend::operations_bytes_with(machine.threads);
+}
+
+// Of the target model.
+Machine target_machine(Machine machine, const ModelConfig& config, int cpu_moe_layers) {
+  if (cpu_moe_layers == 0) return machine;
+  machine.operations_bytes = [usual = operations_of_machine(machine),
+                              all = !device_has_experts(config, cpu_moe_layers)](const OperationLimits& limits) {
+    return usual(HostExpertsBackend::on_device(limits, all));
+  };
+  return machine;
 }
 
 // The sum over the ranks of what each allocates for its operations and by them: bytes_with(OperationsBytes).
@@ -163,7 +175,7 @@ size_t stage_activations(const ModelFacts& facts, const Machine& machine, const 
     const bool last = stage == stages - 1;
     return LocalExecutor::memory_bytes(config, stage_limits(plan.limits, last), operations);
   };
-  if (plan.host) return of_stage(stages - 1, operations_of_machine(machine));
+  if (plan.shares_layers()) return of_stage(stages - 1, operations_of_machine(machine));
   size_t widest = 0, borders = 0, bytes = 0;
   for (const StagePlan& stage : plan.stages) {
     widest = std::max(widest, stage.sent_bytes);
@@ -187,7 +199,8 @@ void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machin
   const size_t all = static_cast<size_t>(o.max_num_seqs) * static_cast<size_t>(longest_sequence(o, facts.config));
   plan.drafted_tokens = std::min(all, machine.memory / std::max<size_t>(1, plan.layout.token_bytes()));
   Machine drafting = machine;  // the last stage's, if there are several
-  if (const auto stages = static_cast<int>(plan.stages.size()); stages > 0 && !machine.one_rank && !plan.host)
+  if (const auto stages = static_cast<int>(plan.stages.size());
+      stages > 0 && !machine.one_rank && !plan.shares_layers())
     drafting.operations_bytes = CpuBackend::operations_bytes_with(threads_of_rank(stages - 1, stages, machine.threads));
   const size_t corpus = static_cast<size_t>(drafters.corpus_bytes) * kCorpusBytesPerFileByte;
   plan.loaded += corpus + drafters.weight_bytes + TextDrafters::memory_bytes(drafters.named.texts, 0, 0);
@@ -320,6 +333,7 @@ MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, cons
   check_ranks(o);
   check_stages(facts, o);
   MemoryPlan plan;
+  plan.cpu_moe_layers = layers_with_cpu_experts(facts, o, machine);
   plan.gpu_layers = layers_of_device(facts, o, machine);
   plan.ranks = machine.one_rank ? 1 : o.tensor_parallel_size;
   plan.budget = machine.memory;
@@ -337,18 +351,19 @@ MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, cons
   plan.limits.max_rank = std::max(facts.adapters.rank, loads_adapters(o) ? o.max_adapter_rank : 0);
 
   plan_stages(facts, o, plan);
-  if (plan.gpu_layers > 0 && !plan.stages.empty()) {
+  if (plan.gpu_layers > 0 && (!plan.stages.empty() || plan.cpu_moe_layers > 0)) {
     plan.host.emplace();
     plan.host->activation_type =
         int8_inputs ? Activations::kInt8 : parse_activations(o.activations, machine.host_activations);
   }
-  plan.weights = facts.weights.bytes;
-  const int own_stage = plan.host ? 1 : machine.rank;
-  const bool has_stage = plan.host || (machine.one_rank && !plan.stages.empty());
+  plan.weights = facts.weights.bytes - cpu_expert_bytes(facts, plan);
+  const bool shares_layers = plan.shares_layers();
+  const int own_stage = shares_layers ? 1 : machine.rank;
+  const bool has_stage = shares_layers || (machine.one_rank && !plan.stages.empty());
   if (has_stage) plan.weights = plan.weights - facts.weights.matrix_bytes + own_stage_weights(facts, plan, own_stage);
   if (!plan.host) plan.activations = sampling_bytes(machine.threads, config.vocab);
   plan.activations += plan.stages.empty()
-                          ? sum_over_ranks(machine, plan.ranks,
+                          ? sum_over_ranks(target_machine(machine, config, plan.cpu_moe_layers), plan.ranks,
                                            [&](const OperationsBytes& operations) {
                                              return LocalExecutor::memory_bytes(config, plan.limits, operations);
                                            })
@@ -360,7 +375,7 @@ MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, cons
   plan.adapters = facts.adapters.bytes + o.adapter_bytes;
   if (o.max_adapters > 0)
     plan.adapters += static_cast<size_t>(o.max_adapters) * largest_adapter_bytes(config, o.max_adapter_rank);
-  const size_t stages_here = machine.one_rank || plan.host ? 1 : plan.stages.size();
+  const size_t stages_here = machine.one_rank || shares_layers ? 1 : plan.stages.size();
   plan.control_vectors = facts.control_vectors * std::max(static_cast<size_t>(plan.ranks), stages_here);
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);
@@ -375,7 +390,8 @@ MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, cons
   const size_t cache_memory = plan_experts(facts, o, machine, plan.cached, plan);
   const size_t taken = plan.without_cache();
   if (taken + plan.cached.unit_bytes() > plan.budget) refuse_plan(plan, o, taken + plan.cached.unit_bytes());
-  if (plan.host) {
+  if (plan.cpu_moe_layers > 0) plan_cpu_experts(facts, o, machine, plan);
+  if (shares_layers) {
     plan_host(facts, o, machine, stage_caches, cache_memory, plan);
   } else {
     plan.cache = size_cache(o, plan.cached, config.max_positions, cache_memory, plan.budget);
@@ -384,19 +400,20 @@ MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, cons
   for (size_t stage = 0; stage < plan.stages.size(); ++stage)
     plan.stages[stage].cache = static_cast<size_t>(plan.cache.units) * stage_caches[stage].unit_bytes() +
                                static_cast<size_t>(plan.cache.states) * stage_caches[stage].state_bytes();
-  if (plan.host) {
+  if (shares_layers) {
     plan.host->cache = plan.stages[0].cache;
     plan.cache.bytes = plan.stages[1].cache;
   }
   return plan;
 }
 
-// The most layers of the device with which there is room for a sequence of kLeastContext tokens, or if there are none for any; 0: the
-// model does not fit.
-int most_gpu_layers(const ModelFacts& facts, const EngineOptions& options, const Machine& machine, int max_logits) {
+// What find(options, fits) finds if fits() says whether there is room for a sequence of kLeastContext tokens with what it has made
+// of the options; if it finds 0, what it finds if any sequence will do.
+template <class Find>
+int find_fitting(const ModelFacts& facts, const EngineOptions& options, const Machine& machine, int max_logits,
+                 const Find& find) {
   EngineOptions o = options;
-  const auto fit = [&](int layers) {
-    o.gpu_layers = layers;
+  const auto fits = [&] {
     try {
       plan_for_layers(facts, o, machine, max_logits);
       return true;
@@ -405,9 +422,45 @@ int most_gpu_layers(const ModelFacts& facts, const EngineOptions& options, const
     }
   };
   if (o.max_model_len == 0) o.max_model_len = std::min(facts.config.max_positions, kLeastContext);
-  if (const int most = most_layers_of_device(facts.config, fit); most > 0) return most;
+  if (const int found = find(o, fits); found > 0) return found;
   o.max_model_len = options.max_model_len;
-  return most_layers_of_device(facts.config, fit);
+  return find(o, fits);
+}
+
+// The most layers of the device that fit; 0: the model does not.
+int most_gpu_layers(const ModelFacts& facts, const EngineOptions& options, const Machine& machine, int max_logits) {
+  return find_fitting(facts, options, machine, max_logits, [&](EngineOptions& o, const auto& fits) {
+    return most_layers_of_device(facts.config, [&](int layers) {
+      o.gpu_layers = layers;
+      return fits();
+    });
+  });
+}
+
+// The fewest layers with experts on the CPU that fit; 0: the model does not.
+int fewest_cpu_moe_layers(const ModelFacts& facts, const EngineOptions& options, const Machine& machine,
+                          int max_logits) {
+  return find_fitting(facts, options, machine, max_logits, [&](EngineOptions& o, const auto& fits) {
+    return fewest_layers_with_cpu_experts(facts, [&](int layers) {
+      o.cpu_moe_layers = layers;
+      return fits();
+    });
+  });
+}
+
+// Ways for the CPU to have a part of a model that does not fit: what follows the error's message.
+std::string parts_that_fit(const ModelFacts& facts, const EngineOptions& o, const Machine& machine, int max_logits,
+                           bool has_tried_layers) {
+  std::string text;
+  const auto all = static_cast<int>(facts.config.layers.size());
+  const int layers = has_tried_layers ? 0 : most_gpu_layers(facts, o, machine, max_logits);
+  if (layers == all) return "; --gpu-layers all fits";
+  if (layers > 0)
+    text = fmt::format("; --gpu-layers {} fits, the CPU then computes {} of {} layers", layers, all - layers, all);
+  if (const int experts = fewest_cpu_moe_layers(facts, o, machine, max_logits); experts > 0)
+    text += fmt::format("; --n-cpu-moe {} fits, the CPU then computes the experts of {} of {} layers", experts, experts,
+                        all);
+  return text;
 }
 
 }  // namespace
@@ -422,13 +475,10 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   try {
     return plan_for_layers(facts, o, machine, max_logits);
   } catch (const Error& e) {
-    if (e.kind() != ErrorKind::kResource || !machine.own_memory || chooses) throw;
-    const int layers = most_gpu_layers(facts, o, machine, max_logits);
-    if (layers == 0) throw;
-    const int all = static_cast<int>(facts.config.layers.size());
-    if (layers == all) throw no_resource("{}; --gpu-layers all fits", e.what());
-    throw no_resource("{}; --gpu-layers {} fits, the CPU then computes {} of {} layers", e.what(), layers, all - layers,
-                      all);
+    if (e.kind() != ErrorKind::kResource || !machine.own_memory) throw;
+    const std::string remedies = parts_that_fit(facts, o, machine, max_logits, chooses);
+    if (remedies.empty()) throw;
+    throw no_resource("{}{}", e.what(), remedies);
   }
 }
 

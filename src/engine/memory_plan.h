@@ -49,13 +49,13 @@ struct Machine {
   bool own_memory = false;                         // `memory` is a device's: what the host keeps does not count
   bool one_rank = false;                           // ranks are processes, and this is the machine of one of them:
   int rank = 0;                                    // this one
-  // Next to a device with memory of its own, if the CPU has some of the layers: bytes of the host that the model may take, and
-  // the CPU's default.
+  // Next to a device with memory of its own, if the CPU has some of the layers or experts: bytes of the host that these may
+  // take, and the CPU's default.
   size_t host_memory = 0;
   Activations host_activations = Activations::kInt8x2;
 };
 
-// One of several stages of a model. With MemoryPlan::host there are two: the CPU's and the device's.
+// One of several stages of a model. With MemoryPlan::shares_layers() there are two: the CPU's and the device's.
 struct StagePlan {
   LayerRange layers;
   size_t weights = 0;     // bytes of its matrices
@@ -63,11 +63,11 @@ struct StagePlan {
   size_t sent_bytes = 0;  // that it sends for each token
 };
 
-// What is in the host's memory if the CPU has some of the layers and a device the others.
+// What is in the host's memory if the CPU has some of the layers, or of the experts, and a device the others.
 struct HostPlan {
   size_t budget = 0;       // all bytes that there are
-  size_t weights = 0;      // of the CPU's layers: matrices as packed; of all layers: vectors in float32
-  size_t activations = 0;  // with sampling, and rows on their way to the device
+  size_t weights = 0;      // of the CPU's layers: matrices as packed; of all layers: vectors in float32. Or its experts
+  size_t activations = 0;  // with sampling, and rows on their way to the device and back
   size_t cache = 0;
   size_t other = 0;  // as the rows of MemoryPlan: control vectors, page store, vocabulary, requests
   Activations activation_type = Activations::kF32;
@@ -105,7 +105,8 @@ struct MemoryPlan {
   std::vector<StagePlan> stages;  // of the whole model, in their order; empty: one computes all layers
   MicroBatchLimits micro_batches;
   int gpu_layers = 0;              // layers of a device with memory of its own, the last ones; 0: there is none
-  std::optional<HostPlan> host;    // the CPU has the other layers; bytes of this plan are the device's alone
+  int cpu_moe_layers = 0;          // of these, the first ones, whose experts the CPU has
+  std::optional<HostPlan> host;    // the CPU has other layers, or experts; bytes of this plan are the device's alone
   bool drafter_embedding = false;  // the last stage has a drafter that reads the embedding
   CacheLayout cached;              // what all of them keep; if ranks are processes, what the one with most keeps
   Activations activation_type = Activations::kF32;
@@ -116,6 +117,7 @@ struct MemoryPlan {
   size_t drafted_tokens = 0;  // that text drafters may look at: TextDrafters::limit()
 
   std::vector<LayerRange> stage_layers() const;
+  bool shares_layers() const { return host && !stages.empty(); }  // the CPU and a device
   size_t without_cache() const {
     return weights + experts + activations + drafters + adapters + control_vectors +
            (own_memory ? 0 : page_store + vocabulary + requests + unplanned);

@@ -112,6 +112,11 @@ constexpr bool is_expert(Tensor t) {
   return t == Tensor::kExpertGate || t == Tensor::kExpertUp || t == Tensor::kExpertDown;
 }
 
+// What Operations::route() and run_experts() read of a layer.
+constexpr bool goes_with_experts(Tensor t) {
+  return is_expert(t) || t == Tensor::kRouterCorrection || t == Tensor::kExpertScale;
+}
+
 struct Slot {
   Tensor tensor;
   int layer = -1;           // -1: of the whole model

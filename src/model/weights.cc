@@ -59,8 +59,9 @@ constexpr std::string_view kOtherModalities[] = {"model.visual.",
 // First checks and lists every tensor, reading no data; then allocates once and reads them all.
 class Loader : public TensorVisitor {
  public:
-  // apart: experts get jobs of their own, for a file.
-  Loader(const Checkpoint& checkpoint, const ModelConfig& config, const LoadedLayers& part, bool apart = false)
+  // apart: experts get jobs of their own, for a file. host_layers: HostExperts::layers.
+  Loader(const Checkpoint& checkpoint, const ModelConfig& config, const LoadedLayers& part, bool apart = false,
+         int host_layers = 0)
       : checkpoint_(checkpoint),
         config_(config),
         kind_(checkpoint.gguf() ? FileKind::kGguf : FileKind::kHf),
@@ -69,7 +70,11 @@ class Loader : public TensorVisitor {
         quantization_(checkpoint.hf() ? read_quantization(*checkpoint.hf()) : std::nullopt),
         part_(part),
         apart_(apart),
-        layer_bytes_(config.layers.size()) {}
+        host_layers_(host_layers),
+        layer_bytes_(config.layers.size()),
+        expert_layer_bytes_(config.layers.size()) {
+    assert(!apart || host_layers == 0);
+  }
 
   void matrix(const Slot& slot, int rows, int cols, Linear& to) override {
     const Source source = source_of(slot);
@@ -106,7 +111,8 @@ class Loader : public TensorVisitor {
     shape.push_back(static_cast<uint64_t>(file_rows));
     const TensorView& bias_view = tensor(bias, shape);
     const size_t bias_begin = source.stacked ? static_cast<size_t>(file_rows) * static_cast<size_t>(slot.item) : 0;
-    vectors_.push_back({&to.bias, &bias_view, source, rows, bias_begin, Change::kNone, 0});
+    vectors_.push_back({&to.bias, &bias_view, source, rows, bias_begin, Change::kNone, 0, is_on_host(slot)});
+    count_with_experts(slot, static_cast<uint64_t>(rows) * sizeof(float));
     parameters += static_cast<uint64_t>(rows);
   }
 
@@ -115,10 +121,10 @@ class Loader : public TensorVisitor {
     const std::vector<std::string> names = vector_names(source, shape);
     const std::span<const int> part = std::span(shape).subspan(names.size() > 1 ? 1 : 0);
     for (const std::string& name : names)
-      add_vector(name, {part.begin(), part.end()}, to, change == Change::kNone ? source.change : change);
+      add_vector(slot, name, {part.begin(), part.end()}, to, change == Change::kNone ? source.change : change);
   }
   void bias(const Slot& slot, int size, Vector& to) override {
-    add_vector(bias_name(source_of(slot)), {static_cast<uint64_t>(size)}, to, Change::kNone);
+    add_vector(slot, bias_name(source_of(slot)), {static_cast<uint64_t>(size)}, to, Change::kNone);
   }
 
   void check_all_used() const {
@@ -132,27 +138,19 @@ class Loader : public TensorVisitor {
 
   // Reads all listed tensors. Matrices lie in memory of at most options.memory bytes, or in a file of the pack cache.
   void read(Backend& backend, Team& team, const WeightOptions& options, Weights& to) {
-    to.matrix_bytes = bytes_ + (apart_ ? options.expert_slots * totals_.slot_bytes : 0);
-    if (to.matrix_bytes > options.memory) {
-      throw no_resource("{}: the weights need {} MiB of memory, but only {} MiB are available (--memory)",
-                        checkpoint_.file(), (to.matrix_bytes + (1 << 20) - 1) >> 20, options.memory >> 20);
-    }
-    read_vectors(backend);
+    to.matrix_bytes = own_.bytes + (apart_ ? options.expert_slots * totals_.slot_bytes : 0);
+    to.host_bytes = host_.bytes;
+    check_fit(to.matrix_bytes, options.memory, "weights", "");
+    check_fit(to.host_bytes, options.host_experts.memory, "experts on the CPU", " of the host");
+    read_vectors(backend, options.host_experts.backend);
     if (apart_) store_experts(backend, team, options, to);
-    std::optional<PackFile> file;
-    if (!options.pack_cache.empty()) {
-      file.emplace(options.pack_cache, pack_identity(checkpoint_, matrices_, backend), bytes_, options.warn);
-      if (auto pack = file->load(backend, team, options.report)) {
-        to.memory = std::move(pack->memory);
-        to.mapped = std::move(pack->mapped);
-        return place(to.mapped ? backend.share(to.mapped->bytes()) : to.memory.data());
-      }
+    read_matrices(own_, backend, team, options, to.memory, to.mapped);
+    if (host_.matrices.empty()) return;
+    read_matrices(host_, *options.host_experts.backend, team, options, to.host_memory, to.host_mapped);
+    for (int i = 0; i < host_layers_; ++i) {
+      MoeWeights& moe = to.layers[static_cast<size_t>(i)].moe;
+      moe.on_host = !moe.experts.empty();
     }
-    to.memory = BackendMemory(backend, bytes_);
-    pack_matrices(matrices_, backend, to.memory.data(), checkpoint_.file(), checkpoint_.mappings(), team,
-                  options.report);
-    checkpoint_.check_unchanged();
-    if (file) file->save(backend, to.memory.data(), team, options.report);
   }
 
   std::string main_type() const {
@@ -174,10 +172,10 @@ class Loader : public TensorVisitor {
   }
 
   uint64_t parameters = 0;
-  uint64_t matrix_bytes() const { return bytes_; }
+  uint64_t matrix_bytes() const { return own_.bytes; }
   uint64_t bytes() const {
     const auto elements = [](uint64_t sum, const VectorJob& job) { return sum + static_cast<uint64_t>(job.size); };
-    return bytes_ + std::accumulate(vectors_.begin(), vectors_.end(), uint64_t{0}, elements) * sizeof(float);
+    return own_.bytes + std::accumulate(vectors_.begin(), vectors_.end(), uint64_t{0}, elements) * sizeof(float);
   }
   uint64_t decode_bytes() const {
     // The experts that a token does not use are not read. A tied embedding is read as the output matrix.
@@ -186,6 +184,7 @@ class Loader : public TensorVisitor {
   uint64_t expert_bytes() const { return experts_; }
   const ExpertTotals& expert_totals() const { return totals_; }
   const std::vector<uint64_t>& layer_bytes() const { return layer_bytes_; }
+  const std::vector<uint64_t>& expert_layer_bytes() const { return expert_layer_bytes_; }
   uint64_t input_bytes() const { return input_bytes_; }
   uint64_t embedding_bytes() const { return embedding_; }
   uint64_t output_bytes() const { return output_bytes_; }
@@ -199,7 +198,26 @@ class Loader : public TensorVisitor {
     size_t begin;  // first element in the file, before source.row()
     Change change;
     int cols;  // kTranspose: of the file's matrix
+    bool on_host;
   };
+
+  // Matrices that lie one after the other in memory of a backend, each at a multiple of 64.
+  struct Jobs {
+    std::vector<MatrixJob> matrices;
+    size_t bytes = 0;
+
+    void add(MatrixJob job) {
+      job.offset = bytes;
+      bytes += job.matrix->bytes();
+      matrices.push_back(std::move(job));
+    }
+  };
+
+  bool is_on_host(const Slot& slot) const { return slot.layer < host_layers_ && goes_with_experts(slot.tensor); }
+
+  void count_with_experts(const Slot& slot, size_t bytes) {
+    if (goes_with_experts(slot.tensor)) expert_layer_bytes_[static_cast<size_t>(slot.layer)] += bytes;
+  }
 
   bool loads(const Slot& slot) const {
     const LayerRange& own = part_.layers;
@@ -211,6 +229,7 @@ class Loader : public TensorVisitor {
   }
 
   void count_part(const Slot& slot, size_t bytes) {
+    count_with_experts(slot, bytes);
     if (slot.layer >= 0) {
       layer_bytes_[static_cast<size_t>(slot.layer)] += bytes;
     } else {
@@ -221,12 +240,7 @@ class Loader : public TensorVisitor {
   // Experts are visited one after the other, each with all its matrices.
   void add_job(const Slot& slot, MatrixJob job) {
     const size_t bytes = job.matrix->bytes();
-    if (!is_expert(slot.tensor)) {
-      job.offset = bytes_;
-      bytes_ += bytes;
-      matrices_.push_back(std::move(job));
-      return;
-    }
+    if (!is_expert(slot.tensor)) return own_.add(std::move(job));
     const std::pair<int, int> expert{slot.layer, slot.item};
     if (std::exchange(last_expert_, expert) != expert) {
       ++totals_.experts;
@@ -236,16 +250,38 @@ class Loader : public TensorVisitor {
     const auto& moe = std::get<Moe>(config_.layers[static_cast<size_t>(slot.layer)].ffn);
     totals_.used = std::max(totals_.used, moe.routing.used);
     totals_.bytes += bytes;
-    job.offset = apart_ ? last_bytes_ : bytes_;
-    last_bytes_ += bytes;
+    const size_t offset = std::exchange(last_bytes_, last_bytes_ + bytes);
     totals_.slot_bytes = std::max(totals_.slot_bytes, ExpertFile::aligned(last_bytes_));
-    if (apart_) {
-      expert_jobs_.back().bytes = last_bytes_;
-      expert_jobs_.back().matrices.push_back(std::move(job));
-    } else {
-      bytes_ += bytes;
-      matrices_.push_back(std::move(job));
+    if (!apart_) return (is_on_host(slot) ? host_ : own_).add(std::move(job));
+    job.offset = offset;
+    expert_jobs_.back().bytes = last_bytes_;
+    expert_jobs_.back().matrices.push_back(std::move(job));
+  }
+
+  void check_fit(size_t bytes, size_t memory, std::string_view what, std::string_view whose) const {
+    if (bytes <= memory) return;
+    throw no_resource("{}: the {} need {} MiB of memory{}, but only {} MiB are available (--memory)",
+                      checkpoint_.file(), what, (bytes + (1 << 20) - 1) >> 20, whose, memory >> 20);
+  }
+
+  void read_matrices(const Jobs& jobs, Backend& backend, Team& team, const WeightOptions& options,
+                     BackendMemory& memory, std::optional<MappedPack>& mapped) const {
+    std::optional<PackFile> file;
+    if (!options.pack_cache.empty()) {
+      file.emplace(options.pack_cache, pack_identity(checkpoint_, jobs.matrices, backend), jobs.bytes, options.warn);
+      if (auto pack = file->load(backend, team, options.report)) {
+        memory = std::move(pack->memory);
+        mapped = std::move(pack->mapped);
+        const std::byte* const begin = mapped ? backend.share(mapped->bytes()) : memory.data();
+        for (const MatrixJob& job : jobs.matrices) job.matrix->data = begin + job.offset;
+        return;
+      }
     }
+    memory = BackendMemory(backend, jobs.bytes);
+    pack_matrices(jobs.matrices, backend, memory.data(), checkpoint_.file(), checkpoint_.mappings(), team,
+                  options.report);
+    checkpoint_.check_unchanged();
+    if (file) file->save(backend, memory.data(), team, options.report);
   }
 
   void store_experts(Backend& backend, Team& team, const WeightOptions& options, Weights& to) const {
@@ -265,10 +301,6 @@ class Loader : public TensorVisitor {
       layer.moe.first_expert = first;
       first += static_cast<int>(layer.moe.experts.size());
     }
-  }
-
-  void place(const std::byte* memory) {
-    for (const MatrixJob& job : matrices_) job.matrix->data = memory + job.offset;
   }
 
   Source source_of(const Slot& slot) const { return source_of_matrix(finder_, slot, quantization_.has_value()); }
@@ -336,17 +368,27 @@ class Loader : public TensorVisitor {
     }
   }
 
-  void add_vector(const std::string& name, const std::vector<uint64_t>& shape, Vector& to, Change change) {
+  void add_vector(const Slot& slot, const std::string& name, const std::vector<uint64_t>& shape, Vector& to,
+                  Change change) {
     const TensorView& view = tensor(name, shape, change);
     const uint64_t size = product(shape);
-    vectors_.push_back({&to, &view, Source{}, static_cast<int>(size), 0, change, static_cast<int>(shape.back())});
+    vectors_.push_back(
+        {&to, &view, Source{}, static_cast<int>(size), 0, change, static_cast<int>(shape.back()), is_on_host(slot)});
+    count_with_experts(slot, size * sizeof(float));
     parameters += size;
   }
 
-  void read_vectors(Backend& backend) const {
-    std::map<Vector*, std::vector<float>> read;  // some are joined of several tensors, in their order
-    for (const VectorJob& job : vectors_) append(job, read[job.values]);
-    for (const auto& [to, values] : read) *to = Vector(backend, values);
+  void read_vectors(Backend& backend, Backend* host) const {
+    struct Read {
+      std::vector<float> values;
+      bool on_host = false;
+    };
+    std::map<Vector*, Read> read;  // some are joined of several tensors, in their order
+    for (const VectorJob& job : vectors_) {
+      append(job, read[job.values].values);
+      read[job.values].on_host = job.on_host;
+    }
+    for (const auto& [to, of] : read) *to = Vector(of.on_host ? *host : backend, of.values);
   }
 
   void append(const VectorJob& job, std::vector<float>& to) const {
@@ -439,17 +481,17 @@ class Loader : public TensorVisitor {
   const Spelling& spelling_;
   const TensorFinder finder_;
   const std::optional<Quantization> quantization_;
-  std::vector<MatrixJob> matrices_;
+  Jobs own_, host_;  // host_: of experts on the host
   std::vector<VectorJob> vectors_;
   const LoadedLayers part_;
   const bool apart_;
-  std::vector<uint64_t> layer_bytes_;
+  const int host_layers_;
+  std::vector<uint64_t> layer_bytes_, expert_layer_bytes_;
   uint64_t input_bytes_ = 0, output_bytes_ = 0;
   std::vector<ExpertJob> expert_jobs_;
   ExpertTotals totals_;
   std::pair<int, int> last_expert_{-1, -1};  // layer and number in it
   size_t last_bytes_ = 0;                    // its bytes so far
-  size_t bytes_ = 0;                         // what the packed matrices take, each a multiple of 64
   uint64_t decoded_ = 0, experts_ = 0, embedding_ = 0;
   std::unordered_set<std::string> used_;
   std::map<std::string, uint64_t> elements_;                       // by type, or quantization method
@@ -517,12 +559,13 @@ WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& conf
           .input_bytes = load.input_bytes(),
           .embedding_bytes = load.embedding_bytes(),
           .output_bytes = load.output_bytes(),
+          .expert_bytes = load.expert_layer_bytes(),
           .output = config.tied_output ? unread.embedding.weight : unread.output.weight};
 }
 
 Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend, Team& team,
                      const WeightOptions& options) {
-  Loader load(checkpoint, config, options.part, options.expert_slots > 0);
+  Loader load(checkpoint, config, options.part, options.expert_slots > 0, options.host_experts.layers);
   Weights w;
   list_tensors(checkpoint, config, load, w);
   if (const std::string text = load.ignored_scales(); options.warn && !text.empty()) options.warn(text);

@@ -81,6 +81,7 @@ struct MoeWeights {
   std::vector<ExpertLinears> experts;
   ExpertSource* source = nullptr;  // of the experts' matrices, whose data is null then; nullptr: they are in memory
   int first_expert = 0;            // the number that the first has in the source
+  bool on_host = false;            // experts, correction and scales are in memory of WeightOptions::host_experts
   MlpWeights shared;
   Linear shared_gate;  // [1, hidden]
 };
@@ -127,6 +128,9 @@ struct Weights {
   std::optional<MappedPack> mapped;
   std::shared_ptr<ExpertStore> experts;  // the source of all layers; null: all experts are in memory
   size_t matrix_bytes = 0;               // of all matrices in memory, with the slots of `experts`
+  BackendMemory host_memory;             // as memory and mapped: of the experts on the host
+  std::optional<MappedPack> host_mapped;
+  size_t host_bytes = 0;  // of their matrices
 
   uint64_t parameters = 0;
   uint64_t decode_bytes = 0;  // what a token reads of the matrices: of experts, only the chosen ones
@@ -141,6 +145,14 @@ struct LoadedLayers {
   bool embedding = false;  // in any case
 };
 
+// The experts of the first layers that another backend computes (ops/offload/host_experts.h): their matrices and biases, and the
+// vectors that choose them, are in its memory.
+struct HostExperts {
+  Backend* backend = nullptr;  // must outlive the weights
+  int layers = 0;              // so many of the model's first; 0: none
+  size_t memory = 0;           // most bytes of their matrices
+};
+
 struct WeightOptions {
   size_t memory = 0;            // most bytes of all matrices together
   size_t expert_slots = 0;      // experts in memory at a time (expert_store.h); 0: all
@@ -148,6 +160,7 @@ struct WeightOptions {
   PackFile::Warn warn = {};     // about that folder, and about scales that are not used
   OnLoad report = {};           // called on this thread
   LoadedLayers part = {};
+  HostExperts host_experts = {};  // not together with expert_slots
 };
 
 // Reads and packs all tensors, on all threads of the team, or maps what an earlier start has packed (pack_file.h). Throws
@@ -183,6 +196,8 @@ struct WeightTotals {
   // matrix_bytes by place: in each layer; before the first layer, where the embedding is; and after the last.
   std::vector<uint64_t> layer_bytes;
   uint64_t input_bytes = 0, embedding_bytes = 0, output_bytes = 0;
+  // Of each layer's experts: what goes to memory of HostExperts::backend, matrices and vectors.
+  std::vector<uint64_t> expert_bytes;
   PackedMatrix output;  // the output matrix without its data; no rows: the model has none
 };
 

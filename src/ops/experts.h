@@ -35,6 +35,7 @@ struct RouteArgs {
   const float* correction = nullptr;  // [experts]: added to the scores for choosing only; nullptr: none
   const float* scales = nullptr;      // [experts]: multiply the weights; nullptr: none
   Rows scores;                        // [rows, 2 * experts]: the router's results and as much memory again; overwritten
+  bool on_host = false;  // for ops/offload/host_experts.h: the vectors are the host's, and so are the experts
 };
 
 struct ExpertLinears {
@@ -82,6 +83,7 @@ struct ExpertArgs {
   // Has the data of their matrices; nullptr: they are in memory. first: the number that experts[0] has there.
   ExpertSource* source = nullptr;
   int first = 0;
+  bool on_host = false;  // as in the RouteArgs before
   bool gated = true;
   Nonlinearity f = Nonlinearity::kSilu;
   float alpha = 0, limit = 0;  // for kClampedSwiglu

@@ -118,3 +118,88 @@ def test_gpu_layers_that_cannot_be(model, arguments, code, message):
 def test_what_does_not_go_with_gpu_layers(model, arguments, message):
     done = quire(arguments[0], "-m", model, *arguments[1:], "--device", "emulated-cuda:1", "-ngl", "1")
     assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+
+
+@pytest.fixture(scope="module")
+def mixture(tmp_path_factory):
+    """8 experts in each of 4 layers, two used."""
+    path = tmp_path_factory.mktemp("mixture") / "tiny-moe.gguf"
+    done = quire("synth", "--shape", "tiny-moe", "--type", "q4_0", "-o", path)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+@needs_emulated_gpu
+def test_experts_on_the_cpu(mixture, tmp_path):
+    (text := tmp_path / "text").write_text("A quire is a set of folded sheets. " * 20)
+    on_gpu = ["--device", "emulated-cuda:1"]
+
+    def perplexity(*flags):
+        return quire_json("perplexity", "-m", mixture, "-f", text, "-c", "16", "--chunks", "2", "--activations", "f32", *flags)["perplexity"]
+
+    assert perplexity(*on_gpu, "-ncmoe", "2") == pytest.approx(perplexity(), rel=1e-4)
+
+    def memory(*flags):
+        return quire_json("run", "-m", mixture, "-p", "x", "-n", "2", *on_gpu, *flags)["memory"]
+
+    def weights(plan):
+        return next(row["bytes"] for row in plan["rows"] if row["what"] == "weights")
+
+    none, two, all_layers = memory(), memory("--n-cpu-moe", "2"), memory("-cmoe")
+    assert "host" not in none and (two["host"]["cpu_moe_layers"], all_layers["host"]["cpu_moe_layers"]) == (2, 4)
+    assert 0 < 2 * two["host"]["weight_bytes"] == all_layers["host"]["weight_bytes"] < weights(none)
+    for plan in two, all_layers:
+        host = plan["host"]
+        assert weights(plan) + host["weight_bytes"] == weights(none)
+        assert sum(host[part] for part in ("weight_bytes", "cache_bytes", "activation_bytes", "other_bytes")) == host["bytes"] <= host["budget_bytes"]
+        assert sum(row["bytes"] for row in plan["rows"]) == plan["bytes"] <= plan["budget_bytes"]
+
+
+@needs_emulated_gpu
+def test_the_error_names_the_experts_that_fit(mixture):
+    least = ["run", "-m", mixture, "-p", "x", "-n", "1", "-c", "64", "--max-num-seqs", "1", "--max-num-batched-tokens", "16", "--device", "emulated-cuda:1"]
+    three, two = (quire_json(*least, "-ncmoe", layers)["memory"]["bytes"] for layers in ("3", "2"))
+    between = ["--gpu-memory-utilization", str((three + two) / 2 / 2**30)]  # of the device's memory
+    done = quire(*least, *between)
+    assert (done.returncode, "; --n-cpu-moe 3 fits, the CPU then computes the experts of 3 of 4 layers" in done.stderr) == (1, True), done.stderr
+    assert quire(*least, *between, "--n-cpu-moe", "3").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["-cmoe"], "--cpu-moe needs a GPU; add --device cuda, or leave it out"),
+        (["-ncmoe", "2"], "--n-cpu-moe 2 needs a GPU"),
+        (["--n-cpu-moe", "some"], "--n-cpu-moe must be a number, not 'some'"),
+        (["--n-cpu-moe=-1"], "--n-cpu-moe must be between 0 and 2^31 - 1, not -1"),
+        (["--cpu-moe", "--n-cpu-moe", "1"], "cannot be combined with --cpu-moe"),
+    ],
+)
+def test_experts_that_cannot_be_on_the_cpu(mixture, arguments, message):
+    done = quire("run", "-m", mixture, "-p", "x", *arguments)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_a_model_without_experts_has_none_on_the_cpu(model):
+    done = quire("run", "-m", model, "-p", "x", "--cpu-moe")
+    assert (done.returncode, f"--cpu-moe is for mixtures of experts, but {model} has no experts; leave it out" in done.stderr) == (2, True), done.stderr
+
+
+@needs_emulated_gpu
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (["-ngl", "2"], 2, "--cpu-moe cannot be combined with --gpu-layers 2, which is less than the model's 4 layers"),
+        (["--record", "record"], 2, "--cpu-moe cannot be combined with --record"),
+        (["-tp", "2"], 1, "--tensor-parallel-size 2 works on the processor only"),
+        (["-pp", "2"], 1, "--pipeline-parallel-size 2 works on the processor only"),
+        (["--expert-memory", "1MiB"], 1, "--expert-memory is a size, but --device emulated-cuda:1 needs all experts in its memory"),
+    ],
+)
+def test_what_does_not_go_with_experts_on_the_cpu(mixture, arguments, code, message):
+    done = quire("run", "-m", mixture, "-p", "x", "--device", "emulated-cuda:1", "--cpu-moe", *arguments)
+    assert (done.returncode, message in done.stderr) == (code, True), done.stderr
+
+
+def test_the_cpu_has_all_experts_without_a_gpu(mixture):
+    assert answer(mixture, "--device", "nothing", "-ngl", "0", "--cpu-moe") == answer(mixture)

@@ -90,7 +90,7 @@ void measure_speed(const BenchOptions& o, bool follows, std::vector<BenchTest> t
     std::erase_if(tests, [](const BenchTest& test) { return test.kind == BenchTest::Kind::kDecode; });
     if (tests.empty()) throw invalid("{} does not generate text; measure prompts (-p)", engine.model);
   }
-  if (o.profile && model.plan.host)
+  if (o.profile && model.plan.shares_layers())
     throw unsupported("--profile shows the operations of one stage; leave out --gpu-layers {}", model.plan.gpu_layers);
   const std::vector<Adapter> adapters = random_adapters(model, o);
   ModelBench bench(model, tests, progress, adapters);

@@ -175,6 +175,17 @@ void add_stage_options(CLI::App& app, EngineOptions& o) {
       ->type_name("N|auto|all")
       ->default_str("all")
       ->group(kComputeGroup);
+  CLI::Option* const all_experts =
+      app.add_flag_callback(
+             "--cpu-moe", [&o] { o.cpu_moe_layers = kAllCpuMoeLayers; },
+             "or -cmoe: with --device cuda, all experts of a mixture stay in the host's memory, and the CPU computes "
+             "them; the GPU computes all else (docs/cuda.md)")
+          ->group(kComputeGroup);
+  app.add_option("--n-cpu-moe", o.cpu_moe_layers, "or -ncmoe N: likewise the experts of the first N layers")
+      ->check(between(0, std::numeric_limits<int>::max()))
+      ->excludes(all_experts)
+      ->group(kComputeGroup)
+      ->capture_default_str();
   app.add_option("--micro-batch-rows", o.micro_batch_rows,
                  "with stages, or layers on a GPU and the CPU: least rows of the parts of a step that they work on at "
                  "the same time")

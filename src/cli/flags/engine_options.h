@@ -39,8 +39,8 @@ std::string check_decimal(const std::string& text);
 // For seeds and sizes: what is wrong, or an empty string. CLI11 alone reads -1 and 10^20 as 2^64 - 1, and 010 as 8.
 std::string check_whole_number(const std::string& text);
 
-// --pipeline-parallel-size, --micro-batch-rows and --gpu-layers, for commands that do not look into the forward pass. Part of
-// add_engine_options().
+// --pipeline-parallel-size, --micro-batch-rows, --gpu-layers, --cpu-moe and --n-cpu-moe, for commands that do not look into the
+// forward pass. Part of add_engine_options().
 void add_stage_options(CLI::App& app, EngineOptions& options);
 
 // --tensor-parallel-size and --kernels alone, for commands without the flags of a model.

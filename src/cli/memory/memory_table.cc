@@ -24,6 +24,7 @@ ordered_json memory_json(const MemoryPlan& plan) {
     json["host"] = {
         {"bytes", host->total()},     {"budget_bytes", host->budget},          {"weight_bytes", host->weights},
         {"cache_bytes", host->cache}, {"activation_bytes", host->activations}, {"other_bytes", host->other}};
+  if (plan.cpu_moe_layers > 0) json["host"]["cpu_moe_layers"] = plan.cpu_moe_layers;
   for (const StagePlan& stage : plan.stages)
     json["stages"].push_back({{"first_layer", stage.layers.begin},
                               {"layers", stage.layers.end - stage.layers.begin},
@@ -50,6 +51,8 @@ std::vector<std::string> memory_table(const ordered_json& memory) {
         fmt::format("of {} MiB available (set with --memory): weights {}, KV cache {}, activations {}, other {}",
                     host["budget_bytes"].get<size_t>() / kMiB, mib(host["weight_bytes"]), mib(host["cache_bytes"]),
                     mib(host["activation_bytes"]), mib(host["other_bytes"])));
+    if (host.contains("cpu_moe_layers"))
+      lines.push_back(fmt::format("the CPU: the experts of layers 0 to {}", host["cpu_moe_layers"].get<int>() - 1));
   }
   if (!memory.contains("stages")) return lines;
   int number = 0;

@@ -62,7 +62,7 @@ Explanation explain(const LoadedModel& model, const ExplainRequest& request) {
   require_valid(request, config);
   Explanation e = blank(request, config);
   const auto tokens = static_cast<int>(request.tokens.size());
-  TapBackend backend(model.runtime.backend(), config, model.target.weights, tokens, e);
+  TapBackend backend(model.backend(), config, model.target.weights, tokens, e);
   const CacheShape shape = one_page(model.cache.layout);
   const MemoryBudget::Share memory = model.runtime.memory.take([&](size_t left) {
     const size_t bytes = memory_bytes(config, shape, backend);

@@ -40,13 +40,18 @@ void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormVi
   const Inputs router_in = ops.prepare(m.router_in ? work.x : normed, view(m.router_in, w.router_in), step.rows,
                                        {&w.router}, Activations::kF32);
   ops.project(router_in, {.w = &w.router, .y = scores, .scale = m.router_scale, .as = Activations::kF32}, step.rows);
-  ops.route({.routing = m.routing, .correction = w.correction.data(), .scales = w.scales.data(), .scores = scores},
+  ops.route({.routing = m.routing,
+             .correction = w.correction.data(),
+             .scales = w.scales.data(),
+             .scores = scores,
+             .on_host = w.on_host},
             step.rows);
   step.done(StepOp::kRoute);
 
   ops.run_experts({.experts = w.experts,
                    .source = w.source,
                    .first = w.first_expert,
+                   .on_host = w.on_host,
                    .gated = m.gated,
                    .f = m.nonlinearity,
                    .alpha = m.alpha,

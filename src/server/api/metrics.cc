@@ -112,6 +112,8 @@ const EngineMetric kEngineMetrics[] = {
      [](const EngineStats& s) { return static_cast<double>(s.gathered_bytes); }},
     {"stage_sent_bytes_total", "Bytes of rows that the pipeline stages of this process sent to the next ones.", true,
      [](const EngineStats& s) { return static_cast<double>(s.stage_bytes); }},
+    {"moved_expert_bytes_total", "Bytes of rows that went from the GPU to experts on the CPU, and back.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.moved_expert_bytes); }},
     {"logits_downloaded_bytes_total", "Bytes of logits that steps brought from the GPU to the host, which samples.",
      true, [](const EngineStats& s) { return static_cast<double>(s.logits_bytes); }},
     {"decode_read_bytes_total", "Bytes of weights, keys and values read by steps that only decode.", true,
