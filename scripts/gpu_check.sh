@@ -3,7 +3,7 @@
 #
 #   cmake --preset cuda -DQUIRE_TESTS=ON && ninja -C build/cuda && scripts/gpu_check.sh [build/cuda]
 #
-# Golden models on the GPU, with float32 and with bf16 activations; rows alone and in a prompt, and requests alone and under load,
+# Golden models on the GPU, with float32, bf16 and int8 activations; rows alone and in a prompt, and requests alone and under load,
 # have the same bits; compute-sanitizer on one model; then speed, with the GPU's copy rate and matrix rate measured beside it. MODELS: a folder for synthetic models, 21 GB (/dev/shm).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +18,8 @@ if command -v cuobjdump >/dev/null || [[ -x /usr/local/cuda/bin/cuobjdump ]]; th
 fi
 
 echo "== golden models"
-QUIRE_TEST_DEVICE=cuda "$build/tests/golden_engine" --gtest_brief=1 --gtest_filter='Families/HfModels.HaveTheLogits*'
+QUIRE_TEST_DEVICE=cuda "$build/tests/golden_engine" --gtest_brief=1 \
+  --gtest_filter='Families/HfModels.HaveTheLogits*:*QuantizedModels.*Near*:*QuantizedModels.*Int8Rows*'
 
 echo "== logits with bf16 activations, next to the processor's"
 for cache in bf16 int8; do python3 scripts/compare_devices.py "$quire" cuda $cache; done

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cuda/cuda_operations.h"
+#include "cuda/linear/inputs.h"
 #include "cuda/probe.h"
 #include "kernels/packing_version.h"
 #include "kernels/take_rows.h"
@@ -28,8 +29,9 @@ CudaBackend::~CudaBackend() { device_->free_host(staging_); }
 int CudaBackend::packing_version() const { return kPackingVersion; }
 
 std::unique_ptr<Operations> CudaBackend::operations(Activations activations, const OperationLimits& limits) {
-  if (activations != Activations::kBf16 && activations != Activations::kF32)
-    throw Error(ErrorKind::kUnsupported, "--device cuda computes with --activations bf16 or f32 only");
+  if (!has_input_form(activations))
+    throw Error(ErrorKind::kUnsupported,
+                "--activations int8x2 is not supported with --device cuda; use bf16, f32 or int8");
   return std::make_unique<CudaOperations>(*device_, graphs_, activations, limits);
 }
 

@@ -26,7 +26,7 @@ class CudaBackend final : public Backend {
   std::optional<size_t> own_memory() const override { return device_->free_memory(); }
   bool picks_logits() const override { return true; }
   int packing_version() const override;
-  // Throws Error (kUnsupported): activations are neither bf16 nor f32.
+  // Throws Error (kUnsupported): activations are int8x2.
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override;
   size_t operations_bytes(const OperationLimits& limits) const override;
   std::optional<BackendRates> measure_rates() override;

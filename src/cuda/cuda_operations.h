@@ -21,7 +21,7 @@ namespace quire::cuda {
 // Calls record launches, which finish() runs.
 class CudaOperations final : public Operations {
  public:
-  // activations: bf16 or f32. The device must outlive it. Throws Error (kResource).
+  // activations: bf16, f32 or int8. The device must outlive it. Throws Error (kResource).
   CudaOperations(Device& device, bool graphs, Activations activations, const OperationLimits& limits);
   ~CudaOperations() override;
   static size_t memory_bytes(const OperationLimits& limits);

@@ -1,9 +1,9 @@
 // The speed of linears on a device, without a model:
 //
-//   bench_linear [DEVICE [TYPE[,TYPE...] [ROWS[,ROWS...] [HIDDEN INNER]]]]
+//   bench_linear [DEVICE [TYPE[/ACTIVATIONS][,...] [ROWS[,ROWS...] [HIDDEN INNER]]]]
 //
-// DEVICE: as for --device (cuda); TYPE: as GGUF writes it (BF16, Q4_0). Prints, for the linears of a layer of Llama's 8B shape, or of
-// another, the time of a call, the bytes of weights per second and the products. Weights take turns, so that they come from memory. Then
+// DEVICE: as for --device (cuda); TYPE: as GGUF writes it (BF16, Q4_0); ACTIVATIONS: as for --activations (bf16). Prints, for the
+// linears of a layer of Llama's 8B shape, or of another, the time of a call, the bytes of weights per second and the products. Weights take turns, so that they come from memory. Then
 // compares rows that were computed one by one with the same rows in steps of 8, 64 and 300, bit for bit.
 #include <algorithm>
 #include <chrono>
@@ -22,6 +22,7 @@
 #include "base/tensor_type.h"
 #include "bench/device_bench.h"
 #include "engine/device.h"
+#include "engine/dtype_names.h"
 #include "ops/backend.h"
 #include "ops/cpu/cpu_backend.h"
 #include "quant/synthetic.h"
@@ -46,6 +47,11 @@ TensorType type_named(std::string_view name) {
   throw invalid("{} is not a type of weights; use one that GGUF knows, such as BF16 or Q4_0", name);
 }
 
+Activations activations_named(std::string_view name) {
+  if (const auto activations = find_value(kActivationsNames, name)) return *activations;
+  throw invalid("{} is not a type of activations; use bf16, f32 or int8", name);
+}
+
 // One call of project(): matrices of so many outputs that share their inputs.
 struct Shape {
   const char* name;
@@ -56,7 +62,7 @@ struct Shape {
 
 class Bench {
  public:
-  Bench(Backend& backend, TensorType type, const Shape& shape, int most_rows, size_t in_turn)
+  Bench(Backend& backend, TensorType type, Activations activations, const Shape& shape, int most_rows, size_t in_turn)
       : backend_(backend), shape_(shape), most_rows_(most_rows) {
     size_t bytes = 0;
     for (const int outputs : shape.outputs) bytes += describe_packed(type, outputs, shape.cols).bytes();
@@ -69,7 +75,7 @@ class Bench {
     limits.max_rows = most_rows;
     limits.max_positions = most_rows;
     limits.inputs = {{most_rows, shape.cols}};
-    operations_ = backend.operations(Activations::kBf16, limits);
+    operations_ = backend.operations(activations, limits);
     x_ = BackendMemory(backend, rows_bytes(shape.cols));
     backend.write(x_.data(), x_.size(), [](std::span<std::byte> host) {
       std::mt19937 random(1);
@@ -201,10 +207,14 @@ int run(std::span<char* const> args) {
                                      {"gate_up", {inner}, hidden, true},
                                      {"down", {hidden}, inner}};
   bool same = true;
-  for (const std::string& name : words(args.size() > 2 ? args[2] : "BF16,Q4_0")) {
+  for (const std::string& name : words(args.size() > 2 ? args[2] : "BF16,Q4_0,Q4_0/int8,Q8_0/int8")) {
     std::printf("%s\n", name.c_str());
+    const size_t slash = std::min(name.find('/'), name.size());
+    const TensorType type = type_named(std::string_view(name).substr(0, slash));
+    const Activations activations =
+        slash < name.size() ? activations_named(std::string_view(name).substr(slash + 1)) : Activations::kBf16;
     for (const Shape& shape : shapes) {
-      Bench bench(backend, type_named(name), shape, most, device ? size_t{300} << 20 : 0);
+      Bench bench(backend, type, activations, shape, most, device ? size_t{300} << 20 : 0);
       for (const int n : rows) bench.measure(n);
       for (const int n : {8, 64, 300}) {
         if (bench.same_alone(n)) continue;

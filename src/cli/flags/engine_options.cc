@@ -290,9 +290,10 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->type_name("DIR")
       ->group(kMemoryGroup)
       ->capture_default_str();
-  add_activations(app, "--activations", o.activations,
-                  "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX, else int8x2 "
-                  "(docs/exactness.md)")
+  add_activations(
+      app, "--activations", o.activations,
+      "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX or on a GPU, else int8x2 "
+      "(docs/exactness.md)")
       ->group(kComputeGroup)
       ->capture_default_str();
   app.add_option("--max-num-batched-tokens,--batch-size", o.max_num_batched_tokens,

@@ -16,10 +16,11 @@
 
 namespace quire::cuda {
 
-// Tables of kTable4 and kFloat4, for each term the low bytes of 16 bf16 numbers, then their high bytes.
+// Tables of kTable4 and kFloat4, for each term the low bytes of 16 bf16 numbers, then their high bytes. Those of kTable4 end with
+// its numbers as int8.
 inline constexpr int kTableTerms = 3, kTableWords = 8;
 struct CodeTables {
-  uint32_t words[kTableTerms * kTableWords];
+  uint32_t words[kTableTerms * kTableWords + 4];
 };
 
 // Variables, because kernels cannot call functions of the host, not even constant ones.

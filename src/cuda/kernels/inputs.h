@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/int8/inputs.h"
 #include "cuda/kernels/prepared_row.h"
 #include "cuda/kernels/unroll.h"
 #include "kernels/packed.h"
@@ -35,12 +36,12 @@ struct GatheredRows {
 };
 
 // Block (x, y): row x; columns beginning at y * x_step of it to row y * out_step + x of the result. The layout of a result is
-// that of cuda/linear/inputs.h. kTerms: bf16 numbers that an input becomes: 1 or 3.
-template <int kTerms>
+// that of cuda/linear/inputs.h.
+template <Activations kForm>
 struct PrepareInputs {
   static constexpr const char* kName = "prepare_inputs";
   static constexpr int kThreads = 256;
-  static constexpr int kReduced = kSumFloats;  // floats of shared memory; then the row if it is rotated
+  static constexpr int kReduced = kReducedFloats;  // of shared memory; then the row if it is rotated
   static constexpr int shared_bytes(bool rotated, bool by_matrix, int cols) {
     return (kReduced + (rotated ? cols * (by_matrix ? 2 : 1) : 0)) * static_cast<int>(sizeof(float));
   }
@@ -56,6 +57,8 @@ struct PrepareInputs {
   Global<const float> weight, bias;  // of the norm, or nullptr
   TransformView transform;
   GatheredRows gathered;
+  float threshold;  // kInt8Row: the least magnitude of outliers
+  int32_t unused_end = 0;
 
   struct Normalized {
     Global<const float> x, weight, bias;
@@ -125,12 +128,17 @@ struct PrepareInputs {
   template <class Value>
   DEVICE void write(const Value& value, Global<uint8_t> to) const {
     const int blocks = (cols + kBlockInputs - 1) / kBlockInputs, eights = 4 * blocks;
+    Int8RowMost most;
+    if constexpr (kForm == Activations::kInt8Row) {
+      for (int i = thread(); i < cols; i += kThreads) most.see(value(i), threshold);
+      most = most_over_block(most);
+    }
     for (int begin = warp() * 32; begin < eights; begin += kThreads) {  // whole warps
       const int eight = begin + lane();
       float inputs[8];
       UNROLL
       for (int k = 0; k < 8; ++k) inputs[k] = 8 * eight + k < cols ? value(8 * eight + k) : 0.0f;
-      write_eight<kTerms>(inputs, eight, blocks, to);
+      write_inputs<kForm>(inputs, eight, blocks, most, threshold, to);
     }
   }
 

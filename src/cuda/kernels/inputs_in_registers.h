@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/int8/inputs.h"
 #include "cuda/kernels/prepared_row.h"
 #include "cuda/kernels/row_access.h"
 #include "cuda/kernels/unroll.h"
@@ -15,7 +16,7 @@ namespace quire::cuda {
 
 // As PrepareInputs (kernels/inputs.h) without transforms, for at most 8 kHeld kThreads columns. A block may have fewer threads,
 // as many as the row has eights.
-template <int kTerms, int kHeld>
+template <Activations kForm, int kHeld>
 struct PrepareHeldInputs {
   static constexpr const char* kName = "prepare_held_inputs";
   static constexpr int kThreads = 1024;
@@ -28,10 +29,11 @@ struct PrepareHeldInputs {
   Global<const float> weight, bias;    // of the norm, or nullptr
   Global<const int32_t> sources, end;  // as of GatheredRows
   float epsilon;
+  float threshold;  // as of PrepareInputs
   int32_t in_place;
   NormKind norm;
   bool aligned;            // rows of x, weight and bias begin at multiples of 16 bytes
-  uint8_t unused[6] = {};  // instead of padding: launches are compared byte for byte
+  uint8_t unused[2] = {};  // instead of padding: launches are compared byte for byte
 
   struct Eight {
     float v[8];
@@ -107,8 +109,20 @@ struct PrepareHeldInputs {
         if (bias != nullptr) value += biases.v[k];
         if (8 * eight + k >= cols) value = 0;
       }
-      write_eight<kTerms>(values[h].v, eight, (cols + kBlockInputs - 1) / kBlockInputs, to);
     }
+    Int8RowMost most;
+    if constexpr (kForm == Activations::kInt8Row) {
+      UNROLL
+      for (int h = 0; h < kHeld; ++h) {
+        UNROLL
+        for (int k = 0; k < 8; ++k) most.see(values[h].v[k], threshold);
+      }
+      most = most_over_block(most);
+    }
+    UNROLL
+    for (int h = 0; h < kHeld; ++h)
+      write_inputs<kForm>(values[h].v, thread() + h * threads(), (cols + kBlockInputs - 1) / kBlockInputs, most,
+                          threshold, to);
   }
 };
 

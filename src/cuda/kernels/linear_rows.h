@@ -46,7 +46,7 @@ struct LinearOfRows {
   // After the rows are zeros, in place of rows that do not exist. Rows are padded, so that the eight that load_matrices()
   // reads together lie in different banks; and the zeros are in other banks than the first four.
   static constexpr int kRowPitch = kBatch * kPreparedBlock + 16, kZerosAt = kRows * kRowPitch + 64;
-  static constexpr int kTermBytes = kZerosAt + kRowPitch;
+  static constexpr int kTermBytes = kZerosAt + kBatch * kPreparedBlock;
   static constexpr int kSumsAt = kTerms * kTermBytes;  // [kRows + 1][kBatch][2]
   static constexpr int kSlotBytes = (kSumsAt + (Format::kMinima ? (kRows + 1) * kBatch * 8 : 0) + 15) / 16 * 16;
   // Then the sums of the warp's range, [kPanels][kRows][16 outputs]. Padded, so that the four of 16 lanes that store together

@@ -220,9 +220,9 @@ struct LinearOfTiles {
         two(t, values);
         two(kTiles + t, others);
         const int output = panels.number(p) * kPanel + 2 * g;
-        finish_outputs(m, part, r, output, 2, values, others);
-        float none[4] = {};
-        if (!gated) finish_outputs(m, part, r, output + kPanel, 2, others, none);
+        float none[4] = {}, further[4] = {};  // finish() may overwrite them
+        finish_outputs(m, part, r, output, 2, values, gated ? others : none);
+        if (!gated) finish_outputs(m, part, r, output + kPanel, 2, others, further);
       }
     }
   }

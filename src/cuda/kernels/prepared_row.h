@@ -11,7 +11,8 @@
 
 namespace quire::cuda {
 
-inline constexpr int kSumFloats = 32;  // of shared memory, from its beginning, for sum_over_block()
+// Of shared memory, from its beginning, for what all threads of a block find together: two for each warp.
+inline constexpr int kReducedFloats = 64;
 
 // The sum over all threads of a block of whole warps. The order of additions is fixed by the number of threads.
 DEVICE float sum_over_block(float v) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/kernels/combine_experts.h"
+#include "quire/error.h"
 
 namespace quire::cuda {
 namespace {
@@ -23,9 +24,22 @@ size_t gathered_bytes(const OperationLimits& limits, int cols) {
 
 const uint8_t* expert_panels(const Linear& w) { return reinterpret_cast<const uint8_t*>(w.weight.data); }
 
+// A launch has one WeightShape for all experts.
+void expect_one_factor(std::span<const ExpertLinears> experts) {
+  const auto differ = [](const Linear& a, const Linear& b) { return a.weight.factor != b.weight.factor; };
+  for (const ExpertLinears& e : experts) {
+    const ExpertLinears& any = experts[0];
+    if (differ(e.gate, any.gate) || differ(e.up, any.up) || differ(e.down, any.down))
+      throw Error(ErrorKind::kUnsupported,
+                  "experts whose matrices have different factors above their scales (NVFP4) are not supported with "
+                  "--device cuda; use --device cpu");
+  }
+}
+
 bool one_pass(const ExpertArgs& args) {
   const ExpertLinears& any = args.experts[0];
-  return !args.gated || any.gate.weight.format == any.up.weight.format;
+  const PackedMatrix &gate = any.gate.weight, &up = any.up.weight;
+  return !args.gated || (gate.format == up.format && gate.factor == up.factor);
 }
 
 }  // namespace
@@ -56,6 +70,7 @@ ExpertMemory::~ExpertMemory() {
 const ExpertMemory::Layer& ExpertMemory::layer_of(InputBuffers& inputs, const ExpertArgs& args) {
   const auto found = layers_.find(args.experts.data());
   if (found != layers_.end()) return found->second;
+  expect_one_factor(args.experts);
 
   const size_t count = args.experts.size();
   const size_t matrix_bytes = count * sizeof(PartMatrices), transform_bytes = count * sizeof(TransformView);
@@ -116,7 +131,7 @@ void ExpertMemory::run(Stream& stream, InputBuffers& inputs, const RouteMemory& 
                                 .parts = experts,
                                 .in_place = in_place ? 1 : 0};
     const Activations form = input_form(mode, w);
-    const Inputs in = inputs.prepare_gathered(stream, form, x, gathered, most, inner.rotated, inner.by_matrix);
+    const Inputs in = inputs.prepare_gathered(stream, form, w, x, gathered, most, inner.rotated, inner.by_matrix);
     const Inputs::Entry& entry = in.of(form, w);
     return PreparedRows{reinterpret_cast<const uint8_t*>(entry.data), static_cast<int32_t>(entry.stride)};
   };
@@ -138,7 +153,10 @@ void ExpertMemory::run(Stream& stream, InputBuffers& inputs, const RouteMemory& 
   const Linear& first = args.gated ? any.gate : any.up;
   const PreparedRows in = prepare(first, layer.first, args.x, false);
   const bool together = one_pass(args);
-  if (!together) run(any.up, layer.up, in, hidden, false, false, false);
+  if (!together) {
+    const bool same_form = input_form(mode, any.up) == input_form(mode, first);
+    run(any.up, layer.up, same_form ? in : prepare(any.up, layer.up, args.x, false), hidden, false, false, false);
+  }
   run(first, layer.first, in, hidden, args.gated && together, !together, true);
   run(any.down, layer.down, prepare(any.down, layer.down, hidden, true), results, false, false, false);
 

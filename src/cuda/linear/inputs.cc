@@ -19,14 +19,15 @@ constexpr size_t whole_lines(size_t bytes) { return (bytes + 255) / 256 * 256; }
 // What is prepared, but for the target and the transform.
 struct PreparedFrom {
   const Rows& x;
+  float threshold;  // Linear::threshold
   NormView norm{};
   GatheredRows gathered{};
   int x_step = 0, out_step = 0;
 };
 
-template <int kTerms, int kHeld>
+template <Activations kForm, int kHeld>
 void launch_held(Stream& stream, const PreparedFrom& from, const Inputs::Entry& to, int rows, int heads) {
-  using Kernel = PrepareHeldInputs<kTerms, kHeld>;
+  using Kernel = PrepareHeldInputs<kForm, kHeld>;
   const int blocks = (from.x.cols + kBlockInputs - 1) / kBlockInputs;
   const bool normed = from.norm.kind != NormKind::kNone;
   const auto at_sixteen = [](const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; };
@@ -35,7 +36,7 @@ void launch_held(Stream& stream, const PreparedFrom& from, const Inputs::Entry& 
   stream.launch({.x = rows,
                  .y = heads,
                  .threads = std::min(Kernel::kThreads, (4 * blocks + 31) / 32 * 32),
-                 .shared_bytes = kSumFloats * static_cast<int>(sizeof(float))},
+                 .shared_bytes = kReducedFloats * static_cast<int>(sizeof(float))},
                 Kernel{.x = {from.x.data, from.x.stride},
                        .cols = from.x.cols,
                        .x_step = from.x_step,
@@ -47,22 +48,23 @@ void launch_held(Stream& stream, const PreparedFrom& from, const Inputs::Entry& 
                        .sources = from.gathered.sources,
                        .end = from.gathered.end,
                        .epsilon = from.norm.epsilon,
+                       .threshold = from.threshold,
                        .in_place = from.gathered.in_place,
                        .norm = from.norm.kind,
                        .aligned = aligned});
 }
 
-template <int kTerms>
-void launch_terms_of_inputs(Stream& stream, const PreparedFrom& from, const TransformView& transform, bool rotated,
-                            bool by_matrix, const Inputs::Entry& to, int rows, int heads) {
+template <Activations kForm>
+void launch_form(Stream& stream, const PreparedFrom& from, const TransformView& transform, bool rotated, bool by_matrix,
+                 const Inputs::Entry& to, int rows, int heads) {
   const bool transformed = transform.size != 0 || transform.order != nullptr || transform.factors != nullptr ||
                            from.gathered.transforms != nullptr;
   const int cols = from.x.cols;
-  if (!transformed && cols <= PrepareHeldInputs<kTerms, 1>::kMostCols)
-    return launch_held<kTerms, 1>(stream, from, to, rows, heads);
-  if (!transformed && cols <= PrepareHeldInputs<kTerms, 2>::kMostCols)
-    return launch_held<kTerms, 2>(stream, from, to, rows, heads);
-  using Kernel = PrepareInputs<kTerms>;
+  if (!transformed && cols <= PrepareHeldInputs<kForm, 1>::kMostCols)
+    return launch_held<kForm, 1>(stream, from, to, rows, heads);
+  if (!transformed && cols <= PrepareHeldInputs<kForm, 2>::kMostCols)
+    return launch_held<kForm, 2>(stream, from, to, rows, heads);
+  using Kernel = PrepareInputs<kForm>;
   const int shared_bytes = Kernel::shared_bytes(rotated, by_matrix, from.x.cols);
   if (shared_bytes > stream.facts().shared_bytes)
     throw Error(ErrorKind::kUnsupported, "a rotation of " + std::to_string(from.x.cols) + " inputs takes " +
@@ -81,15 +83,25 @@ void launch_terms_of_inputs(Stream& stream, const PreparedFrom& from, const Tran
                 .weight = from.norm.kind == NormKind::kNone ? nullptr : from.norm.weight,
                 .bias = from.norm.kind == NormKind::kNone ? nullptr : from.norm.bias,
                 .transform = transform,
-                .gathered = from.gathered};
+                .gathered = from.gathered,
+                .threshold = from.threshold};
   stream.launch({.x = rows, .y = heads, .threads = Kernel::kThreads, .shared_bytes = shared_bytes}, kernel);
 }
 
 void launch_prepare(Stream& stream, const PreparedFrom& from, const TransformView& transform, bool rotated,
                     bool by_matrix, const Inputs::Entry& to, int rows, int heads = 1) {
   assert(has_input_form(to.form));
-  const auto run = to.form == Activations::kF32 ? launch_terms_of_inputs<3> : launch_terms_of_inputs<1>;
-  run(stream, from, transform, rotated, by_matrix, to, rows, heads);
+  const auto run = [&](const auto& launch) { launch(stream, from, transform, rotated, by_matrix, to, rows, heads); };
+  switch (to.form) {
+    case Activations::kF32:
+      return run(launch_form<Activations::kF32>);
+    case Activations::kBf16:
+      return run(launch_form<Activations::kBf16>);
+    case Activations::kInt8:
+      return run(launch_form<Activations::kInt8>);
+    default:
+      return run(launch_form<Activations::kInt8Row>);
+  }
 }
 
 void launch_prepare(Stream& stream, const PreparedFrom& from, const TransformView& transform, const Inputs::Entry& to,
@@ -105,14 +117,17 @@ InputBuffers::Regions InputBuffers::regions_of(std::span<const Need> needs, cons
     const size_t rows = padded_rows(need.rows);
     r.bf16 = std::max(r.bf16, whole_lines(rows * prepared_stride(Activations::kBf16, need.cols)));
     r.floats = std::max(r.floats, whole_lines(rows * prepared_stride(Activations::kF32, need.cols)));
+    r.int8 = std::max(r.int8, whole_lines(rows * prepared_stride(Activations::kInt8, need.cols)));
+    r.int8_rows = std::max(r.int8_rows, whole_lines(rows * prepared_stride(Activations::kInt8Row, need.cols)));
   }
-  r.transformed = forms.transforms ? r.floats : 0;
+  if (!forms.int8_rows) r.int8_rows = 0;
+  r.transformed = forms.transforms ? r.floats : 0;  // the largest form
   return r;
 }
 
 size_t InputBuffers::bytes(std::span<const Need> needs, const InputForms& forms) {
   const Regions r = regions_of(needs, forms);
-  return r.bf16 + r.floats + r.transformed * kMostTransforms;
+  return r.bf16 + r.floats + r.int8 + r.int8_rows + r.transformed * kMostTransforms;
 }
 
 InputBuffers::InputBuffers(Device& device, std::span<const Need> needs, const InputForms& forms) : device_(device) {
@@ -122,13 +137,28 @@ InputBuffers::InputBuffers(Device& device, std::span<const Need> needs, const In
   memory_ = device_.allocate(all);
   bf16_ = memory_;
   floats_ = bf16_ + r.bf16;
-  transformed_ = floats_ + r.floats;
+  int8_ = floats_ + r.floats;
+  int8_rows_ = int8_ + r.int8;
+  transformed_ = int8_rows_ + r.int8_rows;
   transformed_bytes_ = r.transformed;
 }
 
 InputBuffers::~InputBuffers() {
   for (const auto& [transform, uploaded] : transforms_) device_.free(uploaded.memory);
   if (memory_) device_.free(memory_);
+}
+
+std::byte* InputBuffers::region(Activations form) const {
+  switch (form) {
+    case Activations::kF32:
+      return floats_;
+    case Activations::kBf16:
+      return bf16_;
+    case Activations::kInt8:
+      return int8_;
+    default:
+      return int8_rows_;
+  }
 }
 
 TransformView InputBuffers::view(const std::shared_ptr<const InputTransform>& transform) {
@@ -163,7 +193,6 @@ TransformView InputBuffers::view(const std::shared_ptr<const InputTransform>& tr
 Inputs InputBuffers::prepare(Stream& stream, Activations mode, const Rows& x, const NormView& norm, int rows,
                              std::initializer_list<const Linear*> linears, std::optional<Activations> as) {
   Inputs inputs;
-  const PreparedFrom from{.x = x, .norm = norm};
   size_t transforms = 0;
   for (const Linear* w : linears) {
     const Activations form = as.value_or(input_form(mode, *w));
@@ -173,16 +202,16 @@ Inputs InputBuffers::prepare(Stream& stream, Activations mode, const Rows& x, co
     const Inputs::Entry* to = inputs.add({form, w->transform.get(), memory, stride});
     if (!to) continue;
     if (w->transform) ++transforms;
-    launch_prepare(stream, from, view(w->transform), *to, rows);
+    launch_prepare(stream, {.x = x, .threshold = w->threshold, .norm = norm}, view(w->transform), *to, rows);
   }
   return inputs;
 }
 
-Inputs InputBuffers::prepare_gathered(Stream& stream, Activations form, const Rows& x, const GatheredRows& gathered,
-                                      int most, bool rotated, bool by_matrix) {
+Inputs InputBuffers::prepare_gathered(Stream& stream, Activations form, const Linear& any, const Rows& x,
+                                      const GatheredRows& gathered, int most, bool rotated, bool by_matrix) {
   Inputs inputs;
   const Inputs::Entry to = *inputs.add({form, nullptr, region(form), prepared_stride(form, x.cols)});
-  launch_prepare(stream, {.x = x, .gathered = gathered}, {}, rotated, by_matrix, to, most);
+  launch_prepare(stream, {.x = x, .threshold = any.threshold, .gathered = gathered}, {}, rotated, by_matrix, to, most);
   return inputs;
 }
 
@@ -194,8 +223,9 @@ InputBuffers::HeadInputs InputBuffers::prepare_heads(Stream& stream, Activations
   const Activations form = input_form(mode, any);
   const Inputs::Entry to = *inputs.first.add({form, nullptr, region(form), prepared_stride(form, cols)});
   const Rows columns = heads.x.columns(0, cols);
-  launch_prepare(stream, {.x = columns, .x_step = heads.x_step, .out_step = inputs.padded_rows}, view(any.transform),
-                 to, rows, static_cast<int>(heads.matrices.size()));
+  const PreparedFrom from{
+      .x = columns, .threshold = any.threshold, .x_step = heads.x_step, .out_step = inputs.padded_rows};
+  launch_prepare(stream, from, view(any.transform), to, rows, static_cast<int>(heads.matrices.size()));
   return inputs;
 }
 

@@ -1,4 +1,4 @@
-// Prepared inputs: rows of activations as linears read them.
+// Prepared inputs: rows of activations as linears read them. Those of int8: cuda/kernels/int8/inputs.h. The others:
 //
 // A prepared row of `cols` inputs, in blocks of 32 with zeros in place of inputs that the last has not:
 //
@@ -21,6 +21,7 @@
 #include <unordered_map>
 
 #include "cuda/kernels/inputs.h"
+#include "cuda/kernels/int8/inputs.h"
 #include "cuda/kernels/products.h"
 #include "cuda/stream.h"
 #include "ops/linear.h"
@@ -29,12 +30,23 @@
 namespace quire::cuda {
 
 // Whether inputs of linears can have this form.
-constexpr bool has_input_form(Activations form) { return form == Activations::kBf16 || form == Activations::kF32; }
+constexpr bool has_input_form(Activations form) { return form != Activations::kInt8x2; }
+// Of kF32 and kBf16.
 constexpr int input_terms(Activations form) { return form == Activations::kF32 ? 3 : 1; }
+constexpr size_t prepared_block_bytes(Activations form) {
+  switch (form) {
+    case Activations::kInt8:
+      return kInt8Block + kInt8InfoBytes;
+    case Activations::kInt8Row:  // with its outliers, and their mask
+      return kInt8Block + kBlockInputs * sizeof(uint16_t) + sizeof(uint32_t);
+    default:
+      return static_cast<size_t>(input_terms(form)) * kPreparedBlock + 2 * sizeof(float);
+  }
+}
 // Bytes from a prepared row to the next, a multiple of 16.
 constexpr size_t prepared_stride(Activations form, int cols) {
   const auto blocks = static_cast<size_t>((cols + kBlockInputs - 1) / kBlockInputs);
-  const size_t bytes = blocks * (static_cast<size_t>(input_terms(form)) * kPreparedBlock + 2 * sizeof(float));
+  const size_t bytes = blocks * prepared_block_bytes(form) + (form == Activations::kInt8Row ? kInt8InfoBytes : 0);
   return (bytes + 15) / 16 * 16;
 }
 
@@ -55,9 +67,10 @@ class InputBuffers {
                  std::initializer_list<const Linear*> linears, std::optional<Activations> as = {});
 
   // `gathered` rows for the experts, or other parts, whose linears have `form`: as GatheredRows says. most: rows there may be.
-  // rotated, by_matrix: whether any of the parts' transforms is a rotation, and one with a matrix.
-  Inputs prepare_gathered(Stream& stream, Activations form, const Rows& x, const GatheredRows& gathered, int most,
-                          bool rotated, bool by_matrix);
+  // any: one of the linears, which all have its threshold. rotated, by_matrix: whether any of the parts' transforms is a
+  // rotation, and one with a matrix.
+  Inputs prepare_gathered(Stream& stream, Activations form, const Linear& any, const Rows& x,
+                          const GatheredRows& gathered, int most, bool rotated, bool by_matrix);
 
   // Inputs of one linear for each head: those of head h begin at row h * padded_rows.
   struct HeadInputs {
@@ -77,14 +90,14 @@ class InputBuffers {
     std::byte* memory;
   };
   struct Regions {
-    size_t bf16 = 0, floats = 0, transformed = 0;  // bytes; `transformed`: of each
+    size_t bf16 = 0, floats = 0, int8 = 0, int8_rows = 0, transformed = 0;  // bytes; `transformed`: of each
   };
   static Regions regions_of(std::span<const Need> needs, const InputForms& forms);
-  std::byte* region(Activations form) const { return form == Activations::kF32 ? floats_ : bf16_; }
+  std::byte* region(Activations form) const;
 
   Device& device_;
   std::byte* memory_ = nullptr;
-  std::byte *bf16_ = nullptr, *floats_ = nullptr, *transformed_ = nullptr;
+  std::byte *bf16_ = nullptr, *floats_ = nullptr, *int8_ = nullptr, *int8_rows_ = nullptr, *transformed_ = nullptr;
   size_t transformed_bytes_ = 0;
   std::unordered_map<const InputTransform*, Uploaded> transforms_;
 };

@@ -10,14 +10,15 @@
 #include <vector>
 
 #include "base/half.h"
+#include "cuda/linear/linear_int8.h"
 #include "cuda/linear/linear_launch.h"
 #include "cuda/linear/linear_many_rows.h"
 
 namespace quire::cuda {
 namespace {
 
-// The entries of a table as sums of bf16 numbers: for each term their low bytes, then their high ones.
-CodeTables code_tables(const std::array<float, 16>& table) {
+// The entries of a table as sums of bf16 numbers: for each term their low bytes, then their high ones. Of integers also as int8.
+CodeTables code_tables(const std::array<float, 16>& table, bool integers) {
   CodeTables tables{};
   for (size_t n = 0; n < table.size(); ++n) {
     float rest = table[n];
@@ -28,6 +29,9 @@ CodeTables code_tables(const std::array<float, 16>& table) {
       tables.words[word] |= (bits & 0xFF) << shift;
       tables.words[word + 4] |= (bits >> 8) << shift;
     }
+    if (!integers) continue;
+    const auto code = static_cast<uint8_t>(static_cast<int8_t>(table[n]));
+    tables.words[kTableTerms * kTableWords + n / 4] |= uint32_t{code} << (8 * (n % 4));
   }
   return tables;
 }
@@ -61,6 +65,7 @@ LinearMatrix linear_matrix(Stream& stream, const Projection& p, bool together) {
 }
 
 void launch_codes(Stream& stream, Codes codes, const LinearLaunch& l) {
+  if (multiply_unit(l.form) == Activations::kInt8) return launch_int8(stream, codes, l);
   with_codes(codes, [&]<Codes kCodes>() { launch_linear<kCodes>(stream, l); });
 }
 
@@ -68,9 +73,11 @@ PreparedRows prepared_rows(const Inputs::Entry& entry) {
   return {reinterpret_cast<const uint8_t*>(entry.data), static_cast<int32_t>(entry.stride)};
 }
 
-// Matrices that one launch multiplies: of one LinearFormat, with the same inputs, all gated or none.
+// Matrices that one launch multiplies: of one LinearFormat and ScaleForm, with the same inputs, all gated or none.
 struct Together {
   Codes codes;
+  ScaleKind scale;
+  ScaleForm form;
   bool halves, minima;
   const std::byte* x;
   bool gated, many;
@@ -102,7 +109,7 @@ WeightShape weight_shape(Stream& stream, const PackedMatrix& m) {
                 .halves = f.group == kBlockInputs / 2,
                 .group_shift = static_cast<int8_t>(power ? std::countr_zero(static_cast<unsigned>(group_blocks)) : -1)};
   if (f.codes == Codes::kTable4 || f.codes == Codes::kFloat4) {
-    const CodeTables tables = code_tables(f.table);
+    const CodeTables tables = code_tables(f.table, f.codes == Codes::kTable4);
     w.tables = stream.place(std::span<const CodeTables>(&tables, 1))->words;
   }
   return w;
@@ -112,14 +119,15 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
              LinearChoice choice) {
   if (rows == 0) return;
   LinearWork work{};
-  int matrices = 0, terms = 1;
+  int matrices = 0;
+  Activations form{};
   std::optional<Together> now;
   const auto run = [&] {
     if (matrices == 0) return;
     work.count = matrices;
     work.gated = now->gated ? 1 : 0;
     work.rows = rows;
-    const LinearLaunch launch{.work = work, .terms = terms, .usual_rows = rows, .parts = 1, .choice = choice};
+    const LinearLaunch launch{.work = work, .form = form, .usual_rows = rows, .parts = 1, .choice = choice};
     if (now->many) {
       launch_many_rows(stream, now->codes, launch);
     } else {
@@ -128,12 +136,14 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
     matrices = 0;
     work = {};
   };
-  const auto many = [&](const Projection& p, Activations form) {
-    return choice == LinearChoice::kFastest && takes_many_rows(stream.facts(), p.w->weight, input_terms(form), rows);
+  const auto many = [&](const Projection& p, Activations inputs) {
+    return choice == LinearChoice::kFastest && takes_many_rows(stream.facts(), p.w->weight, inputs, rows);
   };
   const auto add = [&](const Projection& p, const LinearMatrix& m) {
     const Inputs::Entry& in = x.of(p.as.value_or(input_form(mode, *p.w)), *p.w);
     const Together of{.codes = p.w->weight.format.codes,
+                      .scale = m.w.scale,
+                      .form = scale_form(m.w),
                       .halves = m.w.halves,
                       .minima = has_minima(p.w->weight.format),
                       .x = in.data,
@@ -141,12 +151,14 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
                       .many = m.up == nullptr && many(p, in.form)};
     if (matrices == kMatricesTogether || (now && *now != of)) run();
     now = of;
-    terms = input_terms(in.form);
+    form = in.form;
     work.x = prepared_rows(in);
     work.matrices[matrices++] = m;
   };
   for (const Projection& p : list) {
-    const bool differ = p.up && p.up->weight.format != p.w->weight.format;
+    // One pass has one WeightShape for both.
+    const bool differ =
+        p.up && (p.up->weight.format != p.w->weight.format || p.up->weight.factor != p.w->weight.factor);
     if (differ || (p.up && !p.accumulate && many(p, p.as.value_or(input_form(mode, *p.w))))) {
       // One after the other: y = x U^T + c, then y = f(x W^T + b) * y.
       assert(!p.accumulate);
@@ -180,7 +192,7 @@ void project_parts(Stream& stream, const PreparedRows& x, Activations form, cons
   work.x = x;
   work.parts = p.parts;
   launch_codes(stream, p.like.format.codes,
-               {.work = work, .terms = input_terms(form), .usual_rows = p.usual_rows, .parts = p.most_parts});
+               {.work = work, .form = form, .usual_rows = p.usual_rows, .parts = p.most_parts});
 }
 
 void project_heads(Stream& stream, InputBuffers& inputs, const HeadProjections& heads, int rows, Activations mode) {

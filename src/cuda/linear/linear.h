@@ -1,7 +1,7 @@
 // Linears on the device: products of prepared inputs (cuda/linear/inputs.h) with packed weights of every format.
 //
 // A result has the bits that kernels/weights.h defines, whichever kernel computes it: they do not depend on the number of
-// rows. It differs from that of ops/cpu in the order and rounding of sums alone.
+// rows. It differs from that of ops/cpu in the order and rounding of sums alone; with int8 inputs it has the CPU's bits.
 #pragma once
 
 #include <span>

@@ -6,16 +6,17 @@
 #include "cuda/kernels/linear.h"
 #include "cuda/stream.h"
 #include "kernels/packed.h"
+#include "kernels/types.h"
 
 namespace quire::cuda {
 
-// Which kernel: the fastest by estimates, or one for tests, which compare them. (kTiles is for bf16 inputs, and more than 16
-// rows.)
+// Which kernel: the fastest by estimates, or one for tests, which compare them. (kTiles is for more than 16 rows of bf16, or any
+// of int8.)
 enum class LinearChoice : uint8_t { kFastest, kRows, kTiles };
 
 struct LinearLaunch {
   const LinearWork& work;
-  int terms;  // of an input: 1 or 3
+  Activations form;  // of the inputs
   // Of a part. There may be more: a block goes on with the next rows.
   int usual_rows;
   int parts;  // that can have rows
@@ -75,7 +76,7 @@ void with_codes(Codes codes, const Run& run) {
   }
 }
 
-// The fastest kernel for so many rows; all have the same bits. kCodes: that of all matrices.
+// The fastest kernel for so many rows of bf16 or float32; all have the same bits. kCodes: that of all matrices.
 template <Codes kCodes>
 void launch_linear(Stream& stream, const LinearLaunch& launch);
 

@@ -11,8 +11,9 @@ bool has_even_ranges(int blocks) { return blocks >= 128 || blocks % (2 * kSplits
 
 }  // namespace
 
-bool takes_many_rows(const DeviceFacts& facts, const PackedMatrix& matrix, int terms, int rows) {
-  if (facts.major != 9 || terms != 1 || rows < kLeastRows || !has_even_ranges(matrix.blocks())) return false;
+bool takes_many_rows(const DeviceFacts& facts, const PackedMatrix& matrix, Activations form, int rows) {
+  if (facts.major != 9 || form != Activations::kBf16 || rows < kLeastRows || !has_even_ranges(matrix.blocks()))
+    return false;
   const Codes codes = matrix.format.codes;
   const bool halves = matrix.format.group == kBlockInputs / 2;
   return !halves || codes == Codes::kU2 || codes == Codes::kU3 || codes == Codes::kU6 || codes == Codes::kFloat4;

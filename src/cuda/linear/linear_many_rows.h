@@ -6,7 +6,7 @@
 namespace quire::cuda {
 
 // Whether LinearOfManyRows can multiply these rows with matrices of this format and so many blocks, and is faster.
-bool takes_many_rows(const DeviceFacts& facts, const PackedMatrix& matrix, int terms, int rows);
+bool takes_many_rows(const DeviceFacts& facts, const PackedMatrix& matrix, Activations form, int rows);
 
 // For one part, not gated; all matrices of the work fulfil takes_many_rows().
 template <Codes kCodes>

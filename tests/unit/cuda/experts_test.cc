@@ -14,6 +14,7 @@
 #include "cuda/stream.h"
 #include "kernels/kernels.h"
 #include "ops/cpu/cpu_backend.h"
+#include "quire/error.h"
 #include "unit/cuda/device_memory.h"
 #include "unit/cuda/placed.h"
 #include "unit/kernels/random_panels.h"
@@ -159,15 +160,17 @@ TEST_F(CudaExperts, AreTheHostsButForRounding) {
     CpuBackend backend(reference_kernels(), team);
     const Experts experts(*device_, backend, m, random);
     const std::vector<float> x = random_rows(rows, m.hidden, random), scores = random_rows(rows, m.experts, random);
-    for (const Activations mode : {Activations::kBf16, Activations::kF32}) {
-      const auto ops = backend.operations(mode, limits_of(m, rows));
+    for (const Activations mode : {Activations::kBf16, Activations::kF32, Activations::kInt8}) {
+      // The CPU rounds inputs for the gate alone.
+      const bool forms_differ = mode == Activations::kInt8 && m.up == TensorType::F16;
+      const auto ops = backend.operations(forms_differ ? Activations::kF32 : mode, limits_of(m, rows));
       const std::vector<float> expected = on_host(m, *ops, experts, x, scores, rows),
                                got = on_device(m, experts, x, scores, rows, mode, rows);
       EXPECT_EQ(bytes_, ops->take_expert_bytes());
       float largest = 0;
       for (const float y : expected) largest = std::max(largest, std::abs(y));
-      // An input of the down projection that is near the middle of two bf16 numbers may be rounded to the other.
-      const float tolerance = largest * (mode == Activations::kF32 ? 1e-5f : 2e-3f);
+      // An input of the down projection that is near the middle of two bf16 numbers, or codes, may be rounded to the other.
+      const float tolerance = largest * (forms_differ ? 0.05f : mode == Activations::kF32 ? 1e-5f : 2e-3f);
       for (size_t i = 0; i < got.size(); ++i)
         ASSERT_NEAR(got[i], expected[i], tolerance)
             << "mixture " << &m - mixtures << " form " << static_cast<int>(mode) << " at " << i;
@@ -175,19 +178,33 @@ TEST_F(CudaExperts, AreTheHostsButForRounding) {
   }
 }
 
+TEST_F(CudaExperts, RefuseFactorsOfTheirOwn) {
+  std::mt19937 random(3);
+  Team team(1);
+  CpuBackend backend(reference_kernels(), team);
+  const Mixture m{};
+  Experts experts(*device_, backend, m, random);
+  experts.device_[1].up.weight.factor = 2;
+  EXPECT_THROW(on_device(m, experts, random_rows(1, m.hidden, random), random_rows(1, m.experts, random), 1,
+                         Activations::kBf16, 1),
+               Error);
+}
+
 TEST_F(CudaExperts, GiveARowTheSameBitsWhateverTheOtherRows) {
   std::mt19937 random(2);
   Team team(1);
   CpuBackend backend(reference_kernels(), team);
   const Mixture m{.experts = 4, .used = 2};
-  const int most = 50;  // more than 32 rows for some experts
+  const int most = 80;  // more than 32 rows for some experts
   const Experts experts(*device_, backend, m, random);
   const std::vector<float> x = random_rows(most, m.hidden, random), scores = random_rows(most, m.experts, random);
-  const std::vector<float> all = on_device(m, experts, x, scores, most, Activations::kBf16, most);
-  for (const int rows : {1, 3, 20}) {
-    const std::vector<float> few(scores.begin(), scores.begin() + rows * m.experts);
-    const std::vector<float> got = on_device(m, experts, x, few, rows, Activations::kBf16, most);
-    ASSERT_EQ(std::memcmp(got.data(), all.data(), got.size() * sizeof(float)), 0) << rows;
+  for (const Activations mode : {Activations::kBf16, Activations::kInt8}) {
+    const std::vector<float> all = on_device(m, experts, x, scores, most, mode, most);
+    for (const int rows : {1, 3, 20}) {
+      const std::vector<float> few(scores.begin(), scores.begin() + rows * m.experts);
+      const std::vector<float> got = on_device(m, experts, x, few, rows, mode, most);
+      ASSERT_EQ(std::memcmp(got.data(), all.data(), got.size() * sizeof(float)), 0) << rows;
+    }
   }
 }
 

@@ -18,55 +18,17 @@
 #include "kernels/kernels.h"
 #include "unit/cuda/device_memory.h"
 #include "unit/cuda/placed.h"
+#include "unit/cuda/reference_linear.h"
 #include "unit/kernels/random_panels.h"
 
 namespace quire::cuda {
 namespace {
 
+using testing::kBefore;
 using testing::PlacedMatrix;
 using testing::PlacedRows;
 using testing::random_rows;
-
-// A linear, with what Projection adds to it.
-struct Case {
-  const PackedMatrix* w;
-  const PackedMatrix* up = nullptr;
-  std::vector<float> bias{}, up_bias{};
-  Projection projection{};  // f, alpha, limit, scale, accumulate
-};
-
-constexpr float kBefore = 0.25f;  // what a target holds
-
-std::vector<float> reference(const Case& c, Activations form, const std::vector<float>& x, int rows) {
-  const KernelSet& kernels = reference_kernels();
-  const int cols = c.w->cols, outputs = c.w->rows;
-  const size_t stride = static_cast<size_t>(c.w->blocks()) * activation_block_bytes(form);
-  LargeBuffer blocks(stride * padded_rows(rows));
-  kernels.quantize({.x = x.data(),
-                    .x_stride = static_cast<size_t>(cols),
-                    .cols = cols,
-                    .to = form,
-                    .out = blocks.data(),
-                    .out_stride = stride},
-                   0, rows);
-  std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(outputs), kBefore);
-  kernels.linear({.weights = c.w,
-                  .up = c.up,
-                  .activations = form,
-                  .x = blocks.data(),
-                  .x_stride = stride,
-                  .y = y.data(),
-                  .y_stride = static_cast<size_t>(outputs),
-                  .bias = c.bias.empty() ? nullptr : c.bias.data(),
-                  .up_bias = c.up_bias.empty() ? nullptr : c.up_bias.data(),
-                  .nonlinearity = c.projection.f,
-                  .alpha = c.projection.alpha,
-                  .limit = c.projection.limit,
-                  .scale = c.projection.scale,
-                  .accumulate = c.projection.accumulate},
-                 0, c.w->panels(), 0, rows);
-  return y;
-}
+using testing::reference;
 
 // The magnitude of each result: that of the sum of its products' magnitudes.
 std::vector<float> magnitudes(const PackedMatrix& w, const std::vector<float>& x, int rows) {
@@ -88,6 +50,8 @@ std::vector<float> magnitudes(const PackedMatrix& w, const std::vector<float>& x
   }
   return y;
 }
+
+using Case = testing::LinearCase;
 
 class CudaLinear : public ::testing::Test {
  protected:
@@ -208,7 +172,8 @@ TEST_F(CudaLinear, HasTheSameBitsByWarpgroups) {
   const int rows = 66, outputs = 37, cols = 1024;
   for (const testing::Weights& w : testing::all_weights()) {
     const auto weights = testing::random_matrix(w, outputs, cols, random);
-    ASSERT_TRUE(takes_many_rows(device_->facts(), weights.matrix, 1, rows) || weights.matrix.format.group == 16)
+    ASSERT_TRUE(takes_many_rows(device_->facts(), weights.matrix, Activations::kBf16, rows) ||
+                weights.matrix.format.group == 16)
         << w.name;
     const std::vector<float> x = random_rows(rows, cols, random);
     const Case c{.w = &weights.matrix};
@@ -221,6 +186,20 @@ TEST_F(CudaLinear, HasTheSameBitsByWarpgroups) {
     }
     on_ = &stream_;
   }
+}
+
+// A gate of another format than the other factor is multiplied after it, and finds it in the target.
+TEST_F(CudaLinear, GatesMatricesOfTwoFormatsInTiles) {
+  std::mt19937 random(12);
+  const int rows = 17, outputs = 70, cols = 96;
+  const auto w = testing::random_matrix(TensorType::Q4_0, outputs, cols, random),
+             up = testing::random_matrix(TensorType::Q8_0, outputs, cols, random);
+  const std::vector<float> x = random_rows(rows, cols, random);
+  Case c{.w = &w.matrix, .up = &up.matrix};
+  c.projection.f = Nonlinearity::kSilu;
+  const std::vector<float> expected = run(c, Activations::kBf16, x, rows, 0, LinearChoice::kRows),
+                           got = run(c, Activations::kBf16, x, rows, 0, LinearChoice::kTiles);
+  ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0);
 }
 
 // More rows than a tile, long rows of weights, whose ranges begin at multiples of four blocks, and odd strides of results.
@@ -282,9 +261,9 @@ TEST_F(CudaLinear, ProjectsSeveralMatricesTogether) {
   std::vector<Linear> linears;
   std::vector<PlacedRows> out;
   std::vector<Projection> projections;
-  const TensorType types[] = {TensorType::Q4_K, TensorType::Q4_K, TensorType::Q6_K, TensorType::Q4_0,
-                              TensorType::Q4_0, TensorType::Q4_0, TensorType::Q4_0};
-  const int outputs[] = {40, 16, 17, 1, 33, 48, 5};
+  const TensorType types[] = {TensorType::Q4_K, TensorType::Q4_K, TensorType::Q6_K, TensorType::Q4_0, TensorType::Q4_0,
+                              TensorType::Q4_0, TensorType::Q4_0, TensorType::Q4_1, TensorType::Q4_K};
+  const int outputs[] = {40, 16, 17, 1, 33, 48, 5, 20, 18};
   const size_t count = std::size(types);
   for (size_t i = 0; i < count; ++i) {
     matrices.push_back(testing::random_matrix(types[i], outputs[i], cols, random));

@@ -95,7 +95,32 @@ TEST(GpuLayers, RoundInputsAsTheirDeviceDoes) {
   EXPECT_EQ(given.plan.activation_type, Activations::kF32);
   EXPECT_EQ(given.plan.host->activation_type, Activations::kF32);
   o.activations = "int8";
-  EXPECT_NE(error_of([&] { LoadedModel model(o, 64); }).find("bf16 or f32 only"), std::string::npos);
+  const LoadedModel int8(o, 64);
+  EXPECT_EQ(int8.plan.activation_type, Activations::kInt8);
+  EXPECT_EQ(int8.plan.host->activation_type, Activations::kInt8);
+  o.activations = "int8x2";
+  EXPECT_NE(error_of([&] { LoadedModel model(o, 64); }).find("use bf16, f32 or int8"), std::string::npos);
+}
+
+// Whatever the rows of a step, which decide the kernel; near the CPU's, whose norms round differently.
+TEST(GpuLayers, MultiplyInt8InputsLikeTheCpu) {
+  const TokenIds ids = random_tokens(2, 40);
+  for (const TensorType type : {TensorType::Q4_0, TensorType::Q8_0, TensorType::Q4_K, TensorType::Q6_K}) {
+    SCOPED_TRACE(info(type).name);
+    EngineOptions o = device_options(testing::tiny_model(type), 0);
+    o.activations = "int8";
+    LoadedModel cpu(o, 64);
+    const std::vector<float> expected = all_logits(cpu, ids, 40);
+    o.gpu_layers = layers_of(o.model);
+    LoadedModel model(o, 64);
+    EXPECT_EQ(model.plan.activation_type, Activations::kInt8);
+    const std::vector<float> got = all_logits(model, ids, 40);
+    EXPECT_TRUE(same_bits(got, all_logits(model, ids, 7)));
+    EXPECT_TRUE(same_bits(got, all_logits(model, ids, 1)));
+    double size = 0;
+    for (const float v : expected) size = std::max(size, std::abs(double{v}));
+    EXPECT_LE(largest_difference(got, expected), 0.05 * size);
+  }
 }
 
 // Together, alone after a prefix hit, and while sequences are preempted.

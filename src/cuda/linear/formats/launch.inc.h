@@ -75,7 +75,7 @@ inline int64_t rows_clocks(const DeviceFacts& facts, const LinearLaunch& launch)
 
 template <class Format>
 void launch_format(Stream& stream, const LinearLaunch& launch) {
-  if (launch.terms == 3) {  // for comparisons, and small routers
+  if (launch.form == Activations::kF32) {  // for comparisons, and small routers
     if (launch.usual_rows <= 8) return launch_rows<Format, 3, 1, 2>(stream, launch);
     return launch_rows<Format, 3, 2, 2>(stream, launch);
   }

@@ -1,0 +1,8 @@
+#include "cuda/linear/int8/launch.inc.h"
+
+namespace quire::cuda {
+
+template void launch_int8<Codes::kU2>(Stream&, const LinearLaunch&);
+template void launch_int8<Codes::kU3>(Stream&, const LinearLaunch&);
+
+}  // namespace quire::cuda

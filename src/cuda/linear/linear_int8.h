@@ -1,0 +1,15 @@
+// Linears with int8 inputs (kInt8, kInt8Row): by codes that are integers.
+//
+// A result has the bits of the CPU's (LinearArgs, kernels/kernels.h) for the same rounded inputs, whichever kernel computes it.
+#pragma once
+
+#include "cuda/linear/linear_launch.h"
+
+namespace quire::cuda {
+
+// As launch_linear(). kCodes: has_integer_codes().
+template <Codes kCodes>
+void launch_int8(Stream& stream, const LinearLaunch& launch);
+void launch_int8(Stream& stream, Codes codes, const LinearLaunch& launch);
+
+}  // namespace quire::cuda
