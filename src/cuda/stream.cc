@@ -13,8 +13,7 @@ namespace {
 
 // Sizes are rounded up to these, so that what follows keeps its place while a page table grows: then a graph can be used again.
 constexpr size_t kLeastPlace = 256, kLargePlace = size_t{64} << 10;
-constexpr size_t kMostGraphs = 48;
-constexpr size_t kMostLaunches = 1 << 14;  // of a graph
+constexpr size_t kMostLaunches = 1 << 14;  // of all graphs: fifty of a whole model, or hundreds of single layers
 
 uint64_t hash_of(uint64_t hash, const void* data, size_t bytes) {
   constexpr uint64_t kPrime = 0x9E3779B97F4A7C15;
@@ -88,7 +87,10 @@ void Stream::run_launches() {
   const auto found = std::ranges::find_if(
       recorded_, [&](const Recorded& r) { return r.hash == hash && std::ranges::equal(r.launches, launches_); });
   if (found == recorded_.end()) {
-    if (recorded_.size() == kMostGraphs) recorded_.pop_back();
+    size_t kept = launches_.size();
+    const auto end =
+        std::ranges::find_if(recorded_, [&](const Recorded& r) { return (kept += r.launches.size()) > kMostLaunches; });
+    recorded_.erase(end, recorded_.end());
     device_.run(launches_);
     recorded_.push_front({hash, std::move(launches_), nullptr});
     launches_ = {};
