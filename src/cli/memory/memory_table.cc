@@ -19,6 +19,7 @@ ordered_json memory_json(const MemoryPlan& plan) {
   ordered_json json = {{"rows", std::move(rows)},
                        {"bytes", plan.total()},
                        {"budget_bytes", plan.budget},
+                       {"budget_flag", plan.own_memory ? "--gpu-memory-utilization" : "--memory"},
                        {"max_model_len", plan.cache.max_model_len}};
   if (const auto& host = plan.host)
     json["host"] = {
@@ -44,7 +45,7 @@ std::vector<std::string> memory_table(const ordered_json& memory) {
   const bool has_host = memory.contains("host");
   add("total", memory["bytes"],
       fmt::format("of {} MiB available (set with {})", memory["budget_bytes"].get<size_t>() / kMiB,
-                  has_host ? "--gpu-memory-utilization" : "--memory"));
+                  memory["budget_flag"].get<std::string>()));
   if (has_host) {
     const ordered_json& host = memory["host"];
     add("on the host", host["bytes"],
