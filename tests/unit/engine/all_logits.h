@@ -10,9 +10,9 @@
 
 namespace quire::testing {
 
-// Logits of every position, computed in chunks of `chunk`.
-inline std::vector<float> all_logits(LoadedModel& model, const TokenIds& ids, int chunk) {
-  SingleSequence sequence(model);
+// Logits of every position, computed in chunks of `chunk`. adapter: as for SingleSequence.
+inline std::vector<float> all_logits(LoadedModel& model, const TokenIds& ids, int chunk, int adapter = -1) {
+  SingleSequence sequence(model, adapter);
   std::vector<float> logits;
   for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(chunk)) {
     const auto part =

@@ -36,7 +36,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::all_logits;
 using testing::Answer;
-using testing::Answers;
 using testing::answers_together;
 using testing::expect_same;
 using testing::golden_kind;
@@ -175,35 +174,9 @@ TEST(CpuExperts, RoundInputsAsTheirDeviceDoes) {
   EXPECT_EQ(given.plan.host->activation_type, Activations::kF32);
 }
 
-// Together, alone after a prefix hit, and while sequences are preempted.
 TEST(CpuExperts, AnswerAloneAsInABatch) {
-  for (const char* kind : {"deepseek_v3", "qwen3_next"}) {
-    EngineOptions o = cpu_moe_options(golden_kind(kind), 2);
-    std::vector<Request> requests = testing::mixed_requests();
-    requests.erase(requests.begin(), requests.begin() + 2);
-    Engine engine(o);
-    const std::vector<Answers> together = answers_together(engine, requests);
-    int cached = 0;
-    for (size_t i = 0; i < requests.size(); ++i) {
-      const Answers alone = testing::answers(engine, requests[i]);
-      for (size_t choice = 0; choice < alone.size(); ++choice) {
-        expect_same(together[i][choice], alone[choice], kind + std::to_string(i));
-        cached += alone[choice].last.usage.cached_tokens;
-      }
-    }
-    EXPECT_GT(cached, 0) << kind;
-    EXPECT_GT(engine.stats().moved_expert_bytes, 0u);
-
-    std::vector<Request> long_ones;
-    for (unsigned i = 0; i < 3; ++i) long_ones.push_back(seeded_request(random_tokens(i, 30), 40));
-    std::vector<Answer> expected;
-    for (const Request& request : long_ones) expected.push_back(testing::answer(engine, request));
-    o.kv_cache_bytes = testing::cache_of(o, 1);
-    Engine scarce(o);
-    const std::vector<Answers> preempted = answers_together(scarce, long_ones);
-    EXPECT_GT(scarce.stats().preemptions, 0u) << kind;
-    for (size_t i = 0; i < long_ones.size(); ++i) expect_same(expected[i], preempted[i][0], kind + std::to_string(i));
-  }
+  for (const char* kind : {"deepseek_v3", "qwen3_next"})
+    testing::expect_the_same_alone_and_together(cpu_moe_options(golden_kind(kind), 2), kind);
 }
 
 // The drafter's own experts stay on the device.
@@ -236,7 +209,9 @@ TEST(CpuExperts, ReadTheirOwnKeptPages) {
     EngineOptions o = cpu_moe_options(golden_kind("olmoe"), layers);
     o.cache_dir = folder.string();
     Engine engine(o);
-    return testing::answer(engine, request);
+    const Answer answer = testing::answer(engine, request);
+    EXPECT_EQ(engine.stats().moved_expert_bytes > 0, layers > 0);
+    return answer;
   };
   const Answer cold = run(1), warm = run(1);
   expect_same(cold, warm, "warm");
@@ -308,18 +283,9 @@ TEST(CpuExperts, WorkTogetherWithAdapters) {
   const Adapter adapter =
       random_adapter(model.target.config, model.target.weights, {}, 8, 1, model.runtime.backend(), model.runtime.team);
   model.set_adapter(0, adapter);
-  const auto adapted = [&](int chunk) {
-    SingleSequence sequence(model, 0);
-    std::vector<float> logits;
-    for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(chunk)) {
-      const auto part =
-          sequence.append(std::span(ids).subspan(at, std::min(static_cast<size_t>(chunk), ids.size() - at)), true);
-      logits.insert(logits.end(), part.begin(), part.end());
-    }
-    return logits;
-  };
-  EXPECT_TRUE(same_bits(adapted(20), adapted(7)));
-  EXPECT_FALSE(same_bits(adapted(20), plain));
+  const auto adapted = all_logits(model, ids, 20, 0);
+  EXPECT_TRUE(same_bits(adapted, all_logits(model, ids, 7, 0)));
+  EXPECT_FALSE(same_bits(adapted, plain));
   EXPECT_TRUE(same_bits(all_logits(model, ids, 20), plain));
 }
 

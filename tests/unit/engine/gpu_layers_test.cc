@@ -31,7 +31,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::all_logits;
 using testing::Answer;
-using testing::Answers;
 using testing::answers_together;
 using testing::expect_same;
 using testing::random_tokens;
@@ -123,34 +122,9 @@ TEST(GpuLayers, MultiplyInt8InputsLikeTheCpu) {
   }
 }
 
-// Together, alone after a prefix hit, and while sequences are preempted.
 TEST(GpuLayers, AnswerAloneAsInABatch) {
-  for (const char* kind : {"llama", "qwen3_next"}) {
-    EngineOptions o = device_options(testing::golden_kind(kind), 2);
-    std::vector<Request> requests = testing::mixed_requests();
-    requests.erase(requests.begin(), requests.begin() + 2);
-    Engine engine(o);
-    const std::vector<Answers> together = answers_together(engine, requests);
-    int cached = 0;
-    for (size_t i = 0; i < requests.size(); ++i) {
-      const Answers alone = testing::answers(engine, requests[i]);
-      for (size_t choice = 0; choice < alone.size(); ++choice) {
-        expect_same(together[i][choice], alone[choice], kind + std::to_string(i));
-        cached += alone[choice].last.usage.cached_tokens;
-      }
-    }
-    EXPECT_GT(cached, 0) << kind;
-
-    std::vector<Request> long_ones;
-    for (unsigned i = 0; i < 3; ++i) long_ones.push_back(seeded_request(random_tokens(i, 30), 40));
-    std::vector<Answer> expected;
-    for (const Request& request : long_ones) expected.push_back(testing::answer(engine, request));
-    o.kv_cache_bytes = testing::cache_of(o, 1);
-    Engine scarce(o);
-    const std::vector<Answers> preempted = answers_together(scarce, long_ones);
-    EXPECT_GT(scarce.stats().preemptions, 0u) << kind;
-    for (size_t i = 0; i < long_ones.size(); ++i) expect_same(expected[i], preempted[i][0], kind + std::to_string(i));
-  }
+  for (const char* kind : {"llama", "qwen3_next"})
+    testing::expect_the_same_alone_and_together(device_options(testing::golden_kind(kind), 2), kind);
 }
 
 TEST(GpuLayers, AnswerAlikeWithEveryDrafter) {

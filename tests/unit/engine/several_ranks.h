@@ -53,6 +53,33 @@ inline void expect_same_answers(const EngineOptions& a, const EngineOptions& b, 
   expect_same_answers(one, several, what);
 }
 
+// Together, alone after a prefix hit, and while sequences are preempted.
+inline void expect_the_same_alone_and_together(EngineOptions o, const std::string& what) {
+  std::vector<Request> requests = mixed_requests();
+  requests.erase(requests.begin(), requests.begin() + 2);
+  Engine engine(o);
+  const std::vector<Answers> together = answers_together(engine, requests);
+  int cached = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Answers alone = answers(engine, requests[i]);
+    for (size_t choice = 0; choice < alone.size(); ++choice) {
+      expect_same(together[i][choice], alone[choice], what + std::to_string(i));
+      cached += alone[choice].last.usage.cached_tokens;
+    }
+  }
+  EXPECT_GT(cached, 0) << what;
+
+  std::vector<Request> long_ones;
+  for (unsigned i = 0; i < 3; ++i) long_ones.push_back(seeded_request(random_tokens(i, 30), 40));
+  std::vector<Answer> expected;
+  for (const Request& request : long_ones) expected.push_back(answer(engine, request));
+  o.kv_cache_bytes = cache_of(o, 1);
+  Engine scarce(o);
+  const std::vector<Answers> preempted = answers_together(scarce, long_ones);
+  EXPECT_GT(scarce.stats().preemptions, 0u) << what;
+  for (size_t i = 0; i < long_ones.size(); ++i) expect_same(expected[i], preempted[i][0], what + std::to_string(i));
+}
+
 // undrafted_options(), with a change that sets a drafter, which then proposes at every step.
 template <class Change>
 EngineOptions drafted_options(const Change& change) {
