@@ -144,7 +144,7 @@ struct LinearOfRows {
       const auto slot = shared<uint8_t>(slot_of(batch));
       UNROLL
       for (int u = 0; u < kTerms; ++u) {
-        for (int k = lane(); k < kRowPitch / 16; k += 32)
+        for (int k = lane(); k < kBatch * kPreparedBlock / 16; k += 32)
           store(slot + (u * kTermBytes + kZerosAt + 16 * k), Words<4>{});
       }
       if constexpr (Format::kMinima) {
