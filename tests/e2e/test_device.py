@@ -172,7 +172,7 @@ def test_the_error_names_the_experts_that_fit(mixture):
         (["-ncmoe", "2"], "--n-cpu-moe 2 needs a GPU"),
         (["--n-cpu-moe", "some"], "--n-cpu-moe must be a number, not 'some'"),
         (["--n-cpu-moe=-1"], "--n-cpu-moe must be between 0 and 2^31 - 1, not -1"),
-        (["--cpu-moe", "--n-cpu-moe", "1"], "cannot be combined with --cpu-moe"),
+        (["--cpu-moe", "--n-cpu-moe", "1"], "--cpu-moe cannot be combined with --n-cpu-moe"),
     ],
 )
 def test_experts_that_cannot_be_on_the_cpu(mixture, arguments, message):
