@@ -6,6 +6,7 @@ there; they go when it ends.
 
 import argparse
 import collections
+import contextlib
 import fcntl
 import os
 import select
@@ -58,7 +59,8 @@ def main():
     parser.add_argument("--gbits", type=float, default=1, help="Gbit/s, in each direction")
     arguments = parser.parse_args()
     ends = [tap(name) for name in arguments.cards]
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # ranks that wait keep every core busy
+    with contextlib.suppress(PermissionError):  # containers may forbid it: frames are then late
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # ranks that wait keep every core busy
     print("ready", flush=True)
     rate = arguments.gbits * 1e9 / 8
     directions = [Direction(ends[0], ends[1], arguments.delay, rate), Direction(ends[1], ends[0], arguments.delay, rate)]
