@@ -123,4 +123,26 @@ DEVICE void finish_outputs(const LinearMatrix& m, const LinearPart& part, int ro
   finish_outputs(m, part, row, output, 4, v, ups);
 }
 
+// The panels of a block that computes several: its panel p is panel first + p of W, or with `up` every second one is of `up`.
+struct TilePanels {
+  Global<const uint8_t> data, up;
+  int first, count;  // count: of the matrix
+  DEVICE int number(int p) const { return up != nullptr ? first + p / 2 : first + p; }
+  DEVICE bool exists(int p) const { return number(p) < count; }
+  DEVICE Global<const uint8_t> at(const WeightShape& w, int p) const {
+    return (up != nullptr && p % 2 == 1 ? up : data) + static_cast<ptrdiff_t>(number(p)) * w.panel_bytes;
+  }
+};
+
+// Finishes two outputs of a row, from output `first` of a panel on, for panels p and p + 1 of the block. p is even, so with `up`
+// the second is what the first is multiplied by.
+DEVICE void finish_two_panels(const LinearMatrix& m, const LinearPart& part, const TilePanels& panels, int p, int row,
+                              int first, float (&values)[4], float (&others)[4]) {
+  const int output = panels.number(p) * kPanel + first;
+  const bool gated = part.up != nullptr;
+  float none[4] = {}, further[4] = {};  // finish() may overwrite them
+  finish_outputs(m, part, row, output, 2, values, gated ? others : none);
+  if (!gated) finish_outputs(m, part, row, output + kPanel, 2, others, further);
+}
+
 }  // namespace quire::cuda

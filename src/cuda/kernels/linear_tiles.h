@@ -40,20 +40,9 @@ struct LinearOfTiles {
 
   LinearWork work;
 
-  // Where a block's panels are: panel p of the block is panel first + p of W, or with `up` every second one is of `up`.
-  struct Panels {
-    Global<const uint8_t> data, up;
-    int first, count;  // count: of the matrix
-    DEVICE int number(int p) const { return up != nullptr ? first + p / 2 : first + p; }
-    DEVICE bool exists(int p) const { return number(p) < count; }
-    DEVICE Global<const uint8_t> at(const WeightShape& w, int p) const {
-      return (up != nullptr && p % 2 == 1 ? up : data) + static_cast<ptrdiff_t>(number(p)) * w.panel_bytes;
-    }
-  };
-
   // Starts to copy a stage. In shared memory the sixteen bytes c of input row r are at c ^ (r % 8), so that the eight rows that
   // load_matrices() reads together lie in different banks.
-  DEVICE void copy_stage(const WeightShape& w, const Panels& panels, Global<const uint8_t> x, int rows,
+  DEVICE void copy_stage(const WeightShape& w, const TilePanels& panels, Global<const uint8_t> x, int rows,
                          int stage) const {
     const size_t base = static_cast<size_t>(stage % kStages) * kStageBytes;
     const int block = stage * kStageBlocks, term_bytes = w.blocks * kPreparedBlock;
@@ -103,7 +92,7 @@ struct LinearOfTiles {
   }
 
   // Lane i has those of panel i / 2 of the warp and block i % 2 of the stage, or of its halves.
-  DEVICE void load_stage_scales(const WeightShape& w, const Panels& panels, int stage,
+  DEVICE void load_stage_scales(const WeightShape& w, const TilePanels& panels, int stage,
                                 ScaleWords (&to)[kGroups]) const {
     if constexpr (Format::kScales) {
       const int i = lane() % 4, p = warp() % kDown * 2 + i / 2, block = stage * kStageBlocks + i % 2;
@@ -168,7 +157,7 @@ struct LinearOfTiles {
     }
   }
 
-  DEVICE void multiply_rows(const LinearMatrix& m, const LinearPart& part, const Panels& panels, int row) const {
+  DEVICE void multiply_rows(const LinearMatrix& m, const LinearPart& part, const TilePanels& panels, int row) const {
     const WeightShape& w = m.w;
     const auto x = part.x + static_cast<ptrdiff_t>(row) * work.x.stride;
     const int rows = part.rows - row, stages = (w.blocks + kStageBlocks - 1) / kStageBlocks;
@@ -204,10 +193,9 @@ struct LinearOfTiles {
     write(m, part, panels, row);
   }
 
-  DEVICE void write(const LinearMatrix& m, const LinearPart& part, const Panels& panels, int row) const {
+  DEVICE void write(const LinearMatrix& m, const LinearPart& part, const TilePanels& panels, int row) const {
     const auto totals = shared<float>(static_cast<size_t>(kStages) * kStageBytes);
     const int g = lane() / 4, i = lane() % 4, p = warp() % kDown * 2;
-    const bool gated = part.up != nullptr;
     for (int t = 0; t < kTiles; ++t) {
       for (int e = 0; e < 2; ++e) {
         const int r = row + (warp() / kDown * kTiles + t) * 8 + 2 * i + e;
@@ -219,10 +207,7 @@ struct LinearOfTiles {
         float values[4] = {}, others[4] = {};
         two(t, values);
         two(kTiles + t, others);
-        const int output = panels.number(p) * kPanel + 2 * g;
-        float none[4] = {}, further[4] = {};  // finish() may overwrite them
-        finish_outputs(m, part, r, output, 2, values, gated ? others : none);
-        if (!gated) finish_outputs(m, part, r, output + kPanel, 2, others, further);
+        finish_two_panels(m, part, panels, p, r, 2 * g, values, others);
       }
     }
   }
@@ -232,7 +217,7 @@ struct LinearOfTiles {
     int panel = block_x() * together;
     const LinearMatrix& m = find_matrix(work, panel, together);
     const LinearPart part = find_part(work, m);
-    const Panels panels{part.data, part.up, panel, panels_of(m.w)};
+    const TilePanels panels{part.data, part.up, panel, panels_of(m.w)};
     for (int row = block_y() * kRows; row < part.rows; row += blocks_y() * kRows) multiply_rows(m, part, panels, row);
   }
 };

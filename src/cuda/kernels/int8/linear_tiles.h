@@ -42,19 +42,8 @@ struct Int8LinearOfTiles {
 
   LinearWork work;
 
-  // Panel p of the block is panel first + p of W, or with `up` every second one is of `up`.
-  struct Panels {
-    Global<const uint8_t> data, up;
-    int first, count;  // count: of the matrix
-    DEVICE int number(int p) const { return up != nullptr ? first + p / 2 : first + p; }
-    DEVICE bool exists(int p) const { return number(p) < count; }
-    DEVICE Global<const uint8_t> at(const WeightShape& w, int p) const {
-      return (up != nullptr && p % 2 == 1 ? up : data) + static_cast<ptrdiff_t>(number(p)) * w.panel_bytes;
-    }
-  };
-
   // Starts to copy a stage, with zeros in place of rows, panels and blocks that do not exist.
-  DEVICE void copy_stage(const WeightShape& w, const Panels& panels, Global<const uint8_t> x, int rows,
+  DEVICE void copy_stage(const WeightShape& w, const TilePanels& panels, Global<const uint8_t> x, int rows,
                          int stage) const {
     const size_t base = static_cast<size_t>(stage % kStages) * kStageBytes;
     const int block = stage * kStageBlocks;
@@ -93,7 +82,7 @@ struct Int8LinearOfTiles {
   }
 
   // Lane i has those of panel i / 2 of the warp and block i % 2 of the stage.
-  DEVICE void load_stage_scales(const WeightShape& w, const Panels& panels, int stage,
+  DEVICE void load_stage_scales(const WeightShape& w, const TilePanels& panels, int stage,
                                 ScaleWords (&to)[kGroups]) const {
     if constexpr (!Format::kWholeRows) {
       const int i = lane() % 4, p = warp() % kDown * 2 + i / 2, block = stage * kStageBlocks + i % 2;
@@ -161,7 +150,7 @@ struct Int8LinearOfTiles {
     }
   }
 
-  DEVICE void multiply_rows(const LinearMatrix& m, const LinearPart& part, const Panels& panels, int row) const {
+  DEVICE void multiply_rows(const LinearMatrix& m, const LinearPart& part, const TilePanels& panels, int row) const {
     const WeightShape& w = m.w;
     const auto x = part.x + static_cast<ptrdiff_t>(row) * work.x.stride;
     const int rows = part.rows - row, stages = (w.blocks + kStageBlocks - 1) / kStageBlocks;
@@ -192,7 +181,7 @@ struct Int8LinearOfTiles {
   }
 
   // Through shared memory, where each thread has its own numbers, so that the loop that finishes outputs is not unrolled.
-  DEVICE void write(const LinearMatrix& m, const LinearPart& part, const Panels& panels, int row,
+  DEVICE void write(const LinearMatrix& m, const LinearPart& part, const TilePanels& panels, int row,
                     const Results& results) const {
     const auto stored = shared<uint32_t>(0);
     UNROLL
@@ -207,7 +196,6 @@ struct Int8LinearOfTiles {
       stored[k * kThreads + thread()] = bits;
     }
     const int g = lane() / 4, i = lane() % 4, p = warp() % kDown * 2;
-    const bool gated = part.up != nullptr;
     ROLLED
     for (int t = 0; t < kTiles; ++t) {
       ROLLED
@@ -230,10 +218,7 @@ struct Int8LinearOfTiles {
         float values[4] = {}, others[4] = {};
         two(0, values);
         two(1, others);
-        const int output = panels.number(p) * kPanel + 2 * g;
-        float none[4] = {}, further[4] = {};  // finish() may overwrite them
-        finish_outputs(m, part, r, output, 2, values, gated ? others : none);
-        if (!gated) finish_outputs(m, part, r, output + kPanel, 2, others, further);
+        finish_two_panels(m, part, panels, p, r, 2 * g, values, others);
       }
     }
   }
@@ -243,7 +228,7 @@ struct Int8LinearOfTiles {
     int panel = block_x() * together;
     const LinearMatrix& m = find_matrix(work, panel, together);
     const LinearPart part = find_part(work, m);
-    const Panels panels{part.data, part.up, panel, panels_of(m.w)};
+    const TilePanels panels{part.data, part.up, panel, panels_of(m.w)};
     for (int row = block_y() * kRows; row < part.rows; row += blocks_y() * kRows) multiply_rows(m, part, panels, row);
   }
 };
