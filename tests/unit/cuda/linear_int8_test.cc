@@ -298,7 +298,7 @@ TEST(CudaLinearInt8Counters, ReadWeightsOnceAndCollideLittle) {
     const Projection p{.w = &linear, .y = out.rows()};
     project(stream, prepared, {&p, 1}, rows, Activations::kInt8);
     stream.finish();
-    const KernelCounters& counted = device.counters().at(rows <= 8 ? "int8_linear_of_rows" : "int8_linear_of_tiles");
+    const KernelCounters counted = device.counters().at(rows <= 8 ? "int8_linear_of_rows" : "int8_linear_of_tiles");
     const auto tiles = static_cast<uint64_t>((rows + 7) / 8);
     EXPECT_EQ(counted.matrix_products, uint64_t{outputs / kPanel} * (cols / kBlockInputs) * tiles);
     if (rows == 1) {
