@@ -28,12 +28,10 @@ struct TemplateSource {
 TemplateSource load_template(const TemplateOptions& options) {
   if (!options.file.empty()) return {ChatTemplate::parse(read_text_file(options.file, size_t{16} << 20), options.file)};
   if (!options.model.empty()) {
-    const ModelText text = load_model_text(options.model);
-    const auto source = text.template_source
-                            ? template_or_named(*text.template_source, options.model + ": chat template")
-                            : std::nullopt;
-    if (!source) throw not_found("{} has no chat template; pass one with --template FILE.jinja", options.model);
-    return {ChatTemplate::parse(*source, options.model), text.special_tokens};
+    ModelText text = load_model_text(options.model);
+    std::optional<ChatTemplate> chat = parse_chat_template(text, options.model + ": chat template");
+    if (!chat) throw not_found("{} has no chat template; pass one with --template FILE.jinja", options.model);
+    return {std::move(*chat), text.special_tokens};
   }
   throw CLI::ValidationError("no template given: pass --template FILE.jinja or -m MODEL");
 }

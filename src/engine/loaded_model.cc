@@ -21,7 +21,6 @@
 #include "model/registry.h"
 #include "model/sampling_defaults.h"
 #include "model/stages/cut_layers.h"
-#include "text/named_templates.h"
 #include "text/rerank_prompt.h"
 
 namespace quire {
@@ -371,8 +370,7 @@ void LoadedModel::load(const Checkpoint& checkpoint, const ModelConfig& config) 
     template_name = "--chat-template";
   }
   if (!text.rerank_template && config.pooled.score == Score::kYesNo) text.rerank_template = kQwen3RerankPrompt;
-  if (text.template_source) text.template_source = template_or_named(*text.template_source, template_name);
-  if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, template_name);
+  chat_template = parse_chat_template(text, template_name);
   WeightOptions loading{.memory = plan.budget,
                         .expert_slots = static_cast<size_t>(plan.expert_slots),
                         .pack_cache = options.pack_cache,

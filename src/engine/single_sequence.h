@@ -11,18 +11,26 @@ namespace quire {
 
 class SingleSequence {
  public:
-  // Uses the model's cache as if nobody else did. The model must outlive it; only one at a time. adapter: Span::adapter.
+  // What computes it. All must outlive the sequence.
+  struct Computed {
+    Executor& executor;
+    const ModelConfig& config;
+    const CacheShape& cache;
+    int max_model_len;
+  };
+  // Uses the cache as if nobody else did; only one at a time. adapter: Span::adapter.
+  explicit SingleSequence(const Computed& by, int adapter = -1);
   explicit SingleSequence(LoadedModel& model, int adapter = -1);
 
   int tokens() const { return pages_.tokens(); }
   void clear();
   // The first call after clear() has the prompt, whose length chooses the rope variant.
   // Appends and computes tokens, at most the decoder's max_rows. Returns the logits of all of them or of the last one:
-  // [rows][vocab], valid until the next call. Throws Error when the context or the cache is full.
+  // [rows][vocab], valid until the next call; none if another stage has them. Throws Error when the context or the cache is full.
   std::span<float> append(std::span<const TokenId> ids, bool all_logits);
 
  private:
-  LoadedModel& model_;
+  const Computed by_;
   const int adapter_;
   UnitPool pool_;
   PageTable pages_;

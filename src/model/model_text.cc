@@ -4,6 +4,7 @@
 #include "base/files/mapped_file.h"
 #include "model/gguf_vocabulary.h"
 #include "model/registry.h"
+#include "text/named_templates.h"
 
 namespace quire {
 namespace {
@@ -83,6 +84,12 @@ ModelText load_model_text(const std::string& model) {
     return from_hf(path, empty);
   }
   return from_hf(path, HfConfig::open(path));
+}
+
+std::optional<ChatTemplate> parse_chat_template(ModelText& text, const std::string& where) {
+  if (text.template_source) text.template_source = template_or_named(*text.template_source, where);
+  if (!text.template_source) return std::nullopt;
+  return ChatTemplate::parse(*text.template_source, where);
 }
 
 }  // namespace quire

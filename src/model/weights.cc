@@ -546,6 +546,13 @@ void list_tensors(const Checkpoint& checkpoint, const ModelConfig& config, Loade
 
 }  // namespace
 
+Weights read_weight_shapes(const Checkpoint& checkpoint, const ModelConfig& config) {
+  Loader load(checkpoint, config, {});
+  Weights unread;
+  list_tensors(checkpoint, config, load, unread);
+  return unread;
+}
+
 WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& config) {
   Loader load(checkpoint, config, {});
   Weights unread;

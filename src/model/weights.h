@@ -178,6 +178,9 @@ struct WeightOptions {
 Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend, Team& team,
                      const WeightOptions& options);
 
+// The shapes of all weights, without data. Throws Error as check_weights().
+Weights read_weight_shapes(const Checkpoint& checkpoint, const ModelConfig& config);
+
 // The experts of all layers.
 struct ExpertTotals {
   int experts = 0;        // 0: the model has none

@@ -2,7 +2,9 @@
 // parallelism, as in GPipe: arXiv 1811.06965). Nothing that a stage computes depends on where the layers are cut.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "ops/rows.h"
@@ -35,5 +37,33 @@ class StageLink {
  protected:
   uint64_t sent_bytes_ = 0;
 };
+
+// Rows of all parts side by side in a block of bytes: copy(where a part's row is in the block, the row, its bytes). Rows of the
+// block begin every `stride` bytes. For parts in memory that the host can use.
+template <class Copy>
+void for_each_row(std::span<std::byte> block, size_t stride, std::span<const Rows> parts, int rows, const Copy& copy) {
+  for (int row = 0; row < rows; ++row) {
+    std::byte* at = block.data() + static_cast<size_t>(row) * stride;
+    for (const Rows& part : parts) {
+      const size_t bytes = static_cast<size_t>(part.cols) * sizeof(float);
+      copy(at, part.row(row), bytes);
+      at += bytes;
+    }
+  }
+}
+inline void pack_rows(std::span<const Rows> parts, int rows, std::span<std::byte> block, size_t stride) {
+  for_each_row(block, stride, parts, rows,
+               [](std::byte* at, const float* row, size_t bytes) { std::memcpy(at, row, bytes); });
+}
+inline void unpack_rows(std::span<std::byte> block, size_t stride, std::span<const Rows> parts, int rows) {
+  for_each_row(block, stride, parts, rows,
+               [](const std::byte* at, float* row, size_t bytes) { std::memcpy(row, at, bytes); });
+}
+// Bytes of a row of all parts.
+inline size_t row_bytes(std::span<const Rows> parts) {
+  size_t bytes = 0;
+  for (const Rows& part : parts) bytes += static_cast<size_t>(part.cols) * sizeof(float);
+  return bytes;
+}
 
 }  // namespace quire

@@ -26,7 +26,7 @@ class InputCollector final : public InputObserver {
     std::function<bool(const Slot& slot)> gram = {};  // whether to sum a matrix's Gram matrix; empty: of none
     int sample_rows = 0;                              // of each matrix's inputs
   };
-  // All references must outlive the collector. compute: for Gram matrices.
+  // The weights must be there while rows are seen, the other references as long as the collector. compute: for Gram matrices.
   InputCollector(const ModelConfig& config, const Weights& weights, const Compute& compute, Wants wants);
 
   void see(std::span<const Linear* const> linears, const Rows& x, int rows) override;

@@ -13,10 +13,10 @@ namespace {
 
 // Of the first of these kinds of matrices that has inputs: matrices that share a tensor have the same.
 std::shared_ptr<const InputStatistics> inputs_of_kinds(std::span<const Tensor> kinds, const PlannedTensor& tensor,
-                                                       size_t item, InputCollector& inputs) {
+                                                       size_t item, const FindInputs& inputs) {
   const auto count = static_cast<int>(stacked_matrices(tensor));
   for (const Tensor kind : kinds) {
-    auto seen = inputs.of({kind, tensor.layer, static_cast<int>(item), count > 1 ? count : 0});
+    auto seen = inputs({kind, tensor.layer, static_cast<int>(item), count > 1 ? count : 0});
     if (seen && static_cast<uint64_t>(seen->cols) == tensor.cols()) return seen;  // else it is transposed at load
   }
   return nullptr;
@@ -24,7 +24,7 @@ std::shared_ptr<const InputStatistics> inputs_of_kinds(std::span<const Tensor> k
 
 }  // namespace
 
-std::shared_ptr<const InputStatistics> inputs_of(const PlannedTensor& tensor, size_t item, InputCollector& inputs) {
+std::shared_ptr<const InputStatistics> inputs_of(const PlannedTensor& tensor, size_t item, const FindInputs& inputs) {
   return inputs_of_kinds(tensor.matrices, tensor, item, inputs);
 }
 
@@ -32,7 +32,7 @@ bool is_output(const PlannedTensor& tensor, const ModelConfig& config) {
   return std::ranges::count(tensor.matrices, config.tied_output ? Tensor::kEmbedding : Tensor::kOutput) > 0;
 }
 
-ImportanceMatrix measured_importance(const FilePlan& file, InputCollector& inputs, bool with_output) {
+ImportanceMatrix measured_importance(const FilePlan& file, const FindInputs& inputs, bool with_output) {
   ImportanceMatrix matrix;
   for (const PlannedTensor& tensor : file.tensors) {
     std::vector<Tensor> kinds = tensor.matrices;

@@ -195,7 +195,7 @@ bool can_feed_back(TensorType type) { return is_block_type(type) && code_bits(pa
 class Feedback {
  public:
   // false: nothing is known of the inputs of one of its matrices.
-  bool prepare(const PlannedTensor& tensor, const QuantizeOptions& options, const Team& team) {
+  bool prepare(const PlannedTensor& tensor, const QuantizeOptions& options, Team& team) {
     std::vector<std::shared_ptr<const InputStatistics>> inputs;
     for (size_t item = 0; item < stacked_matrices(tensor); ++item) {
       inputs.push_back(options.inputs(tensor, item));
@@ -206,7 +206,7 @@ class Feedback {
       factors_.clear();
       is_starved_ = false;
       for (const auto& of_matrix : inputs) {
-        factors_.push_back(factor_inverse(*of_matrix, false, usual_damping(*of_matrix)));
+        factors_.push_back(factor_inverse(*of_matrix, false, usual_damping(*of_matrix), team));
         is_starved_ |= of_matrix->rows < rows_needed(*of_matrix);
       }
       inputs_ = std::move(inputs);

@@ -1,13 +1,11 @@
 #include "cli/calibration/calibration.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <limits>
-#include <map>
 #include <utility>
 
-#include "cli/calibration/calibrate.h"
 #include "cli/flags/engine_options.h"
-#include "cli/text/chunk_run.h"
 
 namespace quire {
 namespace {
@@ -40,63 +38,114 @@ CLI::Option* add_calibration_flags(CLI::App& command, CalibrationFlags& flags) {
   return calibrate;
 }
 
-Calibration::Calibration(EngineOptions engine, const CalibrationFlags& flags, const Wants& wants, Progress& progress,
-                         std::function<void()> check)
+void name_text(ImportanceMatrix& matrix, const CalibrationFlags& flags, const TextChunks& text) {
+  matrix.datasets = {flags.file};
+  matrix.chunks = static_cast<int>(text.count());
+  matrix.chunk_size = flags.context;
+}
+
+std::filesystem::path folder_of_hidden_states(const std::string& output) {
+  if (output.empty()) return std::filesystem::temp_directory_path();
+  const std::filesystem::path path = std::filesystem::absolute(output);
+  return path.has_filename() ? path.parent_path() : path.parent_path().parent_path();
+}
+
+Calibration::Calibration(EngineOptions engine, const CalibrationFlags& flags, const Wants& wants,
+                         const std::filesystem::path& folder, Progress& progress, std::function<void()> check)
     : flags_(flags),
       wants_(wants),
       progress_(progress),
       check_(std::move(check)),
-      model_(one_chunk_at_a_time(std::move(engine), flags.context), kScoredRows),
-      text_(read_chunks(model_, flags.file, flags.context, flags.chunks)) {}
-
-ImportanceMatrix Calibration::importance(const FilePlan& file) {
-  ImportanceMatrix matrix = measured_importance(file, inputs_for(0), flags_.with_output);
-  matrix.datasets = {flags_.file};
-  matrix.chunks = static_cast<int>(text_.count());
-  matrix.chunk_size = flags_.context;
-  return matrix;
+      model_(std::move(engine), flags.context, folder),
+      text_(model_.read_text(flags.file, flags.chunks)),
+      known_bytes_(static_cast<size_t>(model_.layers())) {
+  for_each_matrix(model_.config(), model_.shapes(), [this](const Slot& slot, const Linear& w) {
+    if (slot.layer < 0 || shares_inputs(slot.tensor)) return;
+    const auto cols = static_cast<size_t>(w.weight.cols), rows = static_cast<size_t>(wants_.sample_rows);
+    known_bytes_[static_cast<size_t>(slot.layer)] += (wants_.gram ? cols + rows : rows) * cols * sizeof(float);
+  });
 }
 
-InputCollector& Calibration::inputs_for(int layer) {
-  const bool is_there = inputs_ && (wants_.gram_bytes == 0 || (layer >= first_ && layer < end_));
-  if (!is_there) run(std::max(0, layer));
-  return *inputs_;
+std::shared_ptr<const InputStatistics> Calibration::inputs_of(const Slot& slot) {
+  if (slot.layer < 0) return nullptr;
+  compute(slot.layer);
+  return inputs_->of(slot);
+}
+
+void Calibration::compute(int layer) {
+  if (layer < part_.begin) part_ = {};
+  while (layer >= part_.end) {
+    inputs_.reset();  // its memory is free for the next
+    part_ = part_from(part_.end);
+    inputs_ = run(part_, layer < part_.end, has_one_part());
+  }
 }
 
 std::shared_ptr<const InputStatistics> Calibration::inputs_of_output() {
-  if (!inputs_) run(0);
+  if (!wants_.output) return nullptr;
+  if (!of_output_) survey();
   return of_output_;
 }
 
-void Calibration::run(int layer) {
-  const Model& model = model_.target;
-  const bool wants_output = wants_.output && !inputs_ && model.config.has_logits;
-  // As many layers from here on as there is memory for, at least one.
-  size_t bytes = 0;
-  std::map<int, size_t> bytes_of;
-  for_each_matrix(model.config, model.weights, [&](const Slot& slot, const Linear& w) {
-    const auto cols = static_cast<size_t>(w.weight.cols);
-    if (slot.layer >= layer && !shares_inputs(slot.tensor)) bytes_of[slot.layer] += cols * cols * sizeof(float);
-  });
-  first_ = end_ = layer;
-  for (const auto& [of, size] : bytes_of) {
-    bytes += size;
-    if (of > layer && bytes > wants_.gram_bytes) break;
-    end_ = of + 1;
+ImportanceMatrix Calibration::importance(const FilePlan& file) {
+  survey();
+  const auto find = [this](const Slot& slot) -> std::shared_ptr<const InputStatistics> {
+    if (survey_.empty()) return inputs_->of(slot);
+    for (const auto& part : survey_) {
+      if (auto seen = part->of(slot)) return seen;
+    }
+    return nullptr;
+  };
+  ImportanceMatrix matrix = measured_importance(file, find, false);
+  name_text(matrix, flags_, text_);
+  survey_.clear();
+  return matrix;
+}
+
+LayerRange Calibration::part_from(int first) const {
+  return model_.part_from(first, wants_.weight_bytes, wants_.known_bytes,
+                          [this](int layer) { return known_bytes_[static_cast<size_t>(layer)]; });
+}
+
+// All layers once, before what is wanted of their matrices is computed, unless there is room for everything together.
+void Calibration::survey() {
+  if (has_one_part()) {
+    compute(0);
+    return;
   }
-  inputs_.reset();  // its memory is free for the next
-  inputs_.emplace(model.config, model.weights, model_.runtime.cpu.compute(Activations::kF32),
-                  InputCollector::Wants{[this, wants_output](const Slot& slot) {
-                                          if (slot.tensor == Tensor::kOutput) return wants_output;
-                                          return wants_.gram_bytes > 0 && slot.layer >= first_ && slot.layer < end_;
-                                        },
-                                        wants_.sample_rows});
-  progress_.stage(wants_.gram_bytes > 0 ? fmt::format("calibrating layers {} to {}", first_, end_ - 1) : "calibrating");
-  calibrate(model_, text_, *inputs_, wants_output || flags_.with_output, [this](size_t computed, size_t total) {
+  survey_.clear();
+  inputs_.reset();
+  part_ = {};
+  for (LayerRange part; part.end < model_.layers();) {
+    part = part_from(part.end);
+    survey_.push_back(run(part, false, true));
+  }
+}
+
+// with_known: what is wanted of the layers' matrices. with_output: what is wanted of the output matrix, if these are the last
+// layers, whose rows then come in smaller steps.
+std::unique_ptr<InputCollector> Calibration::run(const LayerRange& part, bool with_known, bool with_output) {
+  with_output &= wants_.output && part.end == model_.layers();
+  std::unique_ptr<InputCollector> inputs;
+  const auto observe = [&](const Weights& weights) -> InputObserver& {
+    inputs = std::make_unique<InputCollector>(
+        model_.config(), weights, model_.compute(Activations::kF32),
+        InputCollector::Wants{[with_grams = wants_.gram && with_known, with_output](const Slot& slot) {
+                                if (slot.tensor == Tensor::kOutput) return with_output;
+                                return with_grams && slot.layer >= 0;
+                              },
+                              with_known ? wants_.sample_rows : 0});
+    return *inputs;
+  };
+  const Progress::Inner stage(progress_, part.begin + 1 == part.end
+                                             ? fmt::format("calibrating layer {}", part.begin)
+                                             : fmt::format("calibrating layers {} to {}", part.begin, part.end - 1));
+  model_.run(part, text_, with_output, observe, [this](size_t computed, size_t total) {
     check_();
     progress_.step(computed, total);
   });
-  if (wants_output) of_output_ = inputs_->of({Tensor::kOutput});
+  if (with_output) of_output_ = inputs->of({.tensor = Tensor::kOutput});
+  return inputs;
 }
 
 }  // namespace quire

@@ -6,12 +6,14 @@
 #include <memory>
 
 #include "base/error.h"
+#include "cli/calibration/calibrate.h"
 #include "cli/calibration/calibration.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"
 #include "cli/output_file.h"
 #include "cli/terminal/interruptible.h"
 #include "cli/terminal/progress.h"
+#include "cli/text/chunk_run.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -23,6 +25,7 @@ struct ImatrixFlags {
   std::string output;
   std::vector<std::string> add;
   bool force = false;
+  bool with_output = false;  // the output matrix sees all rows, not some of them, which takes longer
 };
 
 ImportanceForm form_of(const std::string& path) {
@@ -37,7 +40,18 @@ ImportanceMatrix measure_importance_of(const ImatrixFlags& o, const std::functio
   const FilePlan file =
       plan_file(checkpoint, "");  // throws before anything is computed if GGUF has no names for the model
   progress.stage("loading " + o.engine.model);
-  return Calibration(o.engine, o.calibration, {.gram_bytes = 0}, progress, check).importance(file);
+  LoadedModel model(one_chunk_at_a_time(o.engine, o.calibration.context), kScoredRows);
+  const TextChunks text = read_chunks(model, o.calibration.file, o.calibration.context, o.calibration.chunks);
+  InputCollector inputs(model.target.config, model.target.weights, model.runtime.cpu.compute(Activations::kF32), {});
+  progress.stage("calibrating");
+  calibrate(model, text, inputs, o.with_output, [&](size_t computed, size_t total) {
+    check();
+    progress.step(computed, total);
+  });
+  ImportanceMatrix matrix = measured_importance(
+      file, [&](const Slot& slot) { return inputs.of(slot); }, o.with_output);
+  name_text(matrix, o.calibration, text);
+  return matrix;
 }
 
 void run_imatrix(ImatrixFlags& o) {
@@ -85,7 +99,7 @@ void add_imatrix_command(CLI::App& app) {
       ->add_option("--in-file", o->add, "importance matrix of the same model to add, in either form; may be repeated")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  command->add_flag("--process-output", o->calibration.with_output,
+  command->add_flag("--process-output", o->with_output,
                     "also for the output matrix; llama.cpp's files have none by default");
   command->add_flag("--force", o->force, "overwrite an existing file");
   command->callback([o] { run_imatrix(*o); });

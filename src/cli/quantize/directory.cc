@@ -189,14 +189,13 @@ void quantize_directory(const DirectoryFlags& o, const DirectoryJob& job) {
       FindInputs inputs;
       if (needs_inputs) {
         Calibration::Wants wants;
-        if (method.needs == NeededInputs::kSample) wants = {.sample_rows = kSampleRows, .gram_bytes = 0};
+        if (method.needs == NeededInputs::kSample) wants = {.sample_rows = kSampleRows, .gram = false};
         EngineOptions engine;
         engine.model = rotated ? rotated->path().string() : job.input;
         engine.threads = job.threads;
-        calibration.emplace(std::move(engine), job.calibration, wants, progress, check);
-        inputs = [&](const Slot& slot) -> std::shared_ptr<const InputStatistics> {
-          return slot.layer < 0 ? nullptr : calibration->inputs_for(slot.layer).of(slot);
-        };
+        calibration.emplace(std::move(engine), job.calibration, wants, folder_of_hidden_states(job.output), progress,
+                            check);
+        inputs = [&](const Slot& slot) { return calibration->inputs_of(slot); };
       }
       progress.stage("quantizing tensors");
       const auto step = [&](size_t done, size_t total, const std::string& name) {

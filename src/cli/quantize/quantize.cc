@@ -154,16 +154,15 @@ void run_quantize(const QuantizeFlags& o) {
         EngineOptions engine;
         engine.model = input;
         engine.threads = o.threads;
-        calibration.emplace(
-            std::move(engine), o.calibration,
-            Calibration::Wants{.gram_bytes = wants_feedback ? Calibration::kGramBytes : 0, .output = wants_feedback},
-            progress, check);
+        calibration.emplace(std::move(engine), o.calibration,
+                            Calibration::Wants{.gram = wants_feedback, .output = wants_feedback},
+                            folder_of_hidden_states(o.output), progress, check);
         const FilePlan file = plan_file(checkpoint, options.name);
         if (!importance) importance = measured_importance_of(*calibration, file, partial.get());
         if (!o.no_feedback) {
           options.inputs = [&, config = file.config](const PlannedTensor& tensor, size_t item) {
             if (is_output(tensor, config)) return calibration->inputs_of_output();
-            return tensor.layer < 0 ? nullptr : inputs_of(tensor, item, calibration->inputs_for(tensor.layer));
+            return inputs_of(tensor, item, [&](const Slot& slot) { return calibration->inputs_of(slot); });
           };
         }
       }

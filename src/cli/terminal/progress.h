@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace quire {
 
@@ -14,6 +15,8 @@ namespace quire {
 // unless `descriptor` is a terminal. Repaints at most ten times a second. Has no thread of its own: a stage that
 // reports nothing shows only its name.
 class Progress {
+  using Clock = std::chrono::steady_clock;
+
  public:
   explicit Progress(int descriptor = STDERR_FILENO);
   ~Progress();
@@ -31,8 +34,27 @@ class Progress {
   // Erases the line, for other output on the terminal.
   void clear();
 
+  // A stage within another, which goes on when the object dies; its time is part of the other's.
+  class Inner {
+   public:
+    Inner(Progress& progress, std::string name)
+        : progress_(progress), stage_(progress.stage_), began_(progress.began_) {
+      progress.stage(std::move(name));
+    }
+    ~Inner() {
+      progress_.stage_ = stage_;
+      progress_.began_ = began_;
+    }
+    Inner(const Inner&) = delete;
+    Inner& operator=(const Inner&) = delete;
+
+   private:
+    Progress& progress_;
+    const std::string stage_;
+    const Clock::time_point began_;
+  };
+
  private:
-  using Clock = std::chrono::steady_clock;
   void paint(std::string line);
   bool is_due() const;
   std::string time_left(size_t done, size_t total) const;  // ", 2 s left", or nothing

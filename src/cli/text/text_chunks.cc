@@ -13,9 +13,10 @@ namespace quire {
 namespace {
 
 // Lines of JSON, each a text or a chat, one after the other.
-TokenIds encode_lines(const LoadedModel& model, const std::string& file) {
+TokenIds encode_lines(const ModelText& text, const std::optional<ChatTemplate>& chat_template, const std::string& model,
+                      const std::string& file) {
   const std::string lines = read_text_file(file);
-  const Tokenizer& tokenizer = *model.target.text.tokenizer;
+  const Tokenizer& tokenizer = *text.tokenizer;
   TokenIds ids;
   size_t number = 0;
   for (size_t at = 0; at < lines.size();) {
@@ -29,13 +30,13 @@ TokenIds encode_lines(const LoadedModel& model, const std::string& file) {
     const bool is_chat = value.is_object() && value.contains("messages");
     if (!is_chat && !(value.is_object() && value.contains("text") && value["text"].is_string()))
       throw invalid("{}: a line must be an object with \"messages\" or with a string \"text\"", place);
-    if (is_chat && !model.chat_template)
-      throw invalid("{}: {} has no chat template for \"messages\"; use lines with \"text\"", place, model.info.name);
+    if (is_chat && !chat_template)
+      throw invalid("{}: {} has no chat template for \"messages\"; use lines with \"text\"", place, model);
     const TokenIds more =
-        is_chat ? encode_chat_prompt(*model.chat_template, tokenizer,
+        is_chat ? encode_chat_prompt(*chat_template, tokenizer,
                                      {.messages = value["messages"],
                                       .add_generation_prompt = false,
-                                      .special_tokens = model.target.text.special_tokens})
+                                      .special_tokens = text.special_tokens})
                 : tokenizer.encode(value["text"].get<std::string>(), {.add_special = false, .parse_special = false});
     ids.insert(ids.end(), more.begin(), more.end());
   }
@@ -62,11 +63,15 @@ EngineOptions one_chunk_at_a_time(EngineOptions options, int size) {
 }
 
 TextChunks read_chunks(const LoadedModel& model, const std::string& file, int size, int most) {
-  if (!model.target.text.tokenizer)
-    throw unsupported("{} has no vocabulary, so it cannot read a text", model.info.name);
-  const Tokenizer& tokenizer = *model.target.text.tokenizer;
+  return read_chunks(model.target.text, model.chat_template, model.info.name, file, size, most);
+}
+
+TextChunks read_chunks(const ModelText& text, const std::optional<ChatTemplate>& chat_template,
+                       const std::string& model, const std::string& file, int size, int most) {
+  if (!text.tokenizer) throw unsupported("{} has no vocabulary, so it cannot read a text", model);
+  const Tokenizer& tokenizer = *text.tokenizer;
   TextChunks chunks{file.ends_with(".jsonl")
-                        ? encode_lines(model, file)
+                        ? encode_lines(text, chat_template, model, file)
                         : tokenizer.encode(read_text_file(file), {.add_special = true, .parse_special = false}),
                     static_cast<size_t>(size)};
   size_t count = chunks.count();

@@ -27,8 +27,10 @@ EngineOptions one_chunk_at_a_time(EngineOptions options, int size);
 
 // Of a UTF-8 file; a rest that is no whole chunk is left out. A file whose name ends in .jsonl has on each line an object
 // with "messages", which the model's chat template renders, or with "text". size: at least 3. most: chunks, from the
-// beginning; -1: all. Throws Error: the model has no vocabulary, or no template for messages; a line is something else;
+// beginning; -1: all. model: its name, for messages. Throws Error: the model has no vocabulary, or no template for messages; a line is something else;
 // the text is too short for a chunk.
+TextChunks read_chunks(const ModelText& text, const std::optional<ChatTemplate>& chat_template,
+                       const std::string& model, const std::string& file, int size, int most);
 TextChunks read_chunks(const LoadedModel& model, const std::string& file, int size, int most);
 
 }  // namespace quire

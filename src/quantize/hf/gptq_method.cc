@@ -71,7 +71,7 @@ EncodedModule encode_gptq(const FloatMatrix& weights, const MatrixContext& conte
   const InputStatistics& inputs = *context.inputs;
   const double damping = settings.damping.value_or(usual_damping(inputs));
   if (state.factored != context.inputs) {
-    state.factor = factor_inverse(inputs, settings.act_order, damping);
+    state.factor = factor_inverse(inputs, settings.act_order, damping, state.team);
     state.factored = context.inputs;
   }
   EncodedModule module = pack_gptq(solve_gptq(weights, state.factor, grid, settings.static_groups, state.team));

@@ -2,7 +2,6 @@
 // into the matrices that compute them.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -10,14 +9,12 @@
 #include <vector>
 
 #include "base/team.h"
+#include "quantize/find_inputs.h"
 #include "quantize/hf/folds.h"
 #include "quantize/hf/method.h"
 #include "quantize/hf/source.h"
 
 namespace quire {
-
-// What the inputs of one of the model's matrices looked like; null: nothing is known.
-using FindInputs = std::function<std::shared_ptr<const InputStatistics>(const Slot& slot)>;
 
 // Throws Error naming the module: statistics of another size, or numbers that are not finite.
 void check_statistics(const InputStatistics& inputs, int cols, const std::string& module);

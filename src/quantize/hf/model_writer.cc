@@ -267,8 +267,8 @@ class Writer {
     return found->second;
   }
 
-  static ModuleLoss loss_of(std::string module, const FloatMatrix& weights, const FloatMatrix& values,
-                            const InputStatistics* inputs) {
+  ModuleLoss loss_of(std::string module, const FloatMatrix& weights, const FloatMatrix& values,
+                     const InputStatistics* inputs) const {
     double lost = 0, all = 0;
     for (size_t i = 0; i < weights.values.size(); ++i) {
       const double w = static_cast<double>(weights.values[i]), d = w - static_cast<double>(values.values[i]);
@@ -284,8 +284,11 @@ class Writer {
       for (size_t c = 0; c < before.row(r).size(); ++c)
         difference.row(r)[c] = weights.row(r * step)[c] - values.row(r * step)[c];
     }
-    const double outputs = squared_output_error(before, inputs->gram);
-    if (outputs > 0) loss.outputs = std::sqrt(std::max(0.0, squared_output_error(difference, inputs->gram)) / outputs);
+    const double outputs = squared_output_error(before, inputs->gram, state_.team);
+    if (outputs > 0) {
+      const double lost = squared_output_error(difference, inputs->gram, state_.team);
+      loss.outputs = std::sqrt(std::max(0.0, lost) / outputs);
+    }
     return loss;
   }
 

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 
@@ -20,9 +21,55 @@ constexpr double kLeastDamping = 1e-6, kMostDamping = 10;
 
 ConstView view_of(const FloatMatrix& m) { return {m.values.data(), m.rows, m.cols, Eigen::OuterStride<>(m.cols)}; }
 
+// Rows and columns of a tile: large enough for Eigen's products, small enough for many threads.
+constexpr int kTile = 256;
+
+int tiles_of(Eigen::Index size) { return static_cast<int>((size + kTile - 1) / kTile); }
+
+// In place, of the lower triangle: block columns from left to right, each with an update of all that follow. False: there is
+// none.
+bool factor_cholesky(Eigen::MatrixXd& a, Team& team) {
+  const Eigen::Index n = a.rows();
+  for (Eigen::Index k = 0; k < n; k += kTile) {
+    const Eigen::Index width = std::min<Eigen::Index>(kTile, n - k), next = k + width;
+    Eigen::Ref<Eigen::MatrixXd> diagonal = a.block(k, k, width, width);
+    const Eigen::LLT<Eigen::Ref<Eigen::MatrixXd>> decomposed(diagonal);
+    // A pivot of almost nothing passes as positive, but its inverse is noise.
+    if (decomposed.info() != Eigen::Success || !(diagonal.diagonal().minCoeff() > 1e-7)) return false;
+    const int below = tiles_of(n - next);
+    const auto rows_of = [&](int tile) { return std::min<Eigen::Index>(kTile, n - next - tile * kTile); };
+    const auto panel = [&](int tile) { return a.block(next + tile * kTile, k, rows_of(tile), width); };
+    team.for_tiles(below, [&](int tile, int) {
+      diagonal.triangularView<Eigen::Lower>().transpose().solveInPlace<Eigen::OnTheRight>(panel(tile));
+    });
+    std::vector<std::pair<int, int>> tiles;  // of the lower triangle that is left
+    for (int col = 0; col < below; ++col) {
+      for (int row = col; row < below; ++row) tiles.emplace_back(row, col);
+    }
+    team.for_tiles(static_cast<int>(tiles.size()), [&](int tile, int) {
+      const auto [row, col] = tiles[static_cast<size_t>(tile)];
+      a.block(next + row * kTile, next + col * kTile, rows_of(row), rows_of(col)).noalias() -=
+          panel(row) * panel(col).transpose();
+    });
+  }
+  return true;
+}
+
+// f(the first of some columns of the inverse of a lower triangular matrix, these columns from the diagonal on) for all of them.
+template <class F>
+void for_inverse_columns(const Eigen::MatrixXd& lower, Team& team, const F& f) {
+  const Eigen::Index n = lower.rows();
+  team.for_tiles(tiles_of(n), [&](int tile, int) {
+    const Eigen::Index first = tile * kTile, count = std::min<Eigen::Index>(kTile, n - first), rows = n - first;
+    Eigen::MatrixXd columns = Eigen::MatrixXd::Identity(rows, count);
+    lower.bottomRightCorner(rows, rows).triangularView<Eigen::Lower>().solveInPlace(columns);
+    f(first, columns);
+  });
+}
+
 }  // namespace
 
-InverseFactor factor_inverse(const InputStatistics& inputs, bool by_size, double damping) {
+InverseFactor factor_inverse(const InputStatistics& inputs, bool by_size, double damping, Team& team) {
   const int n = inputs.cols;
   const auto size = static_cast<size_t>(n);
   assert(inputs.gram.size() == size * size && inputs.rows > 0);
@@ -50,23 +97,22 @@ InverseFactor factor_inverse(const InputStatistics& inputs, bool by_size, double
           "the inputs' Gram matrix has no Cholesky factor even with a damping of {} times its mean diagonal; "
           "its numbers are damaged",
           kMostDamping);
-    for (int j = 0; j < n; ++j) {
-      for (int i = j; i < n; ++i) lower(i, j) = gram(input_at(i), input_at(j)) / mean;
+    team.for_tiles(n, [&](int j, int) {
+      for (int i = j; i < n; ++i) lower(i, j) = gram(input_at(j), input_at(i)) / mean;
       if (factor.dead[static_cast<size_t>(input_at(j))]) lower(j, j) = 1;
       lower(j, j) += factor.damping;
-    }
-    Eigen::LLT<Eigen::Ref<Eigen::MatrixXd>> decomposed(lower);
-    // A pivot of almost nothing passes as positive, but its inverse is noise.
-    if (decomposed.info() == Eigen::Success && lower.diagonal().minCoeff() > 1e-7) break;
+    });
+    if (factor_cholesky(lower, team)) break;
   }
-  Eigen::MatrixXd inverse = Eigen::MatrixXd::Identity(n, n);
-  lower.triangularView<Eigen::Lower>().solveInPlace(inverse);
   factor.upper.assign(size * size, 0);
-  for (int i = 0; i < n; ++i) {
-    for (int j = i; j < n; ++j)
-      factor.upper[static_cast<size_t>(i) * size + static_cast<size_t>(j)] =
-          static_cast<float>(inverse(n - 1 - i, n - 1 - j));
-  }
+  for_inverse_columns(lower, team, [&](Eigen::Index first, const Eigen::MatrixXd& columns) {
+    const Eigen::Index last = n - 1 - first;  // the row and column of U that the first column goes to
+    for (Eigen::Index i = 0; i < columns.rows(); ++i) {
+      float* const row = factor.upper.data() + static_cast<size_t>(last - i) * size;
+      for (Eigen::Index j = 0; j < std::min(columns.cols(), i + 1); ++j)
+        row[last - j] = static_cast<float>(columns(i, j));
+    }
+  });
   return factor;
 }
 
@@ -94,6 +140,17 @@ double squared_output_error(const FloatMatrix& differences, std::span<const floa
   double sum = 0;
   for (Eigen::Index i = 0; i < d.rows(); ++i) sum += static_cast<double>(product.row(i).dot(d.row(i)));
   return sum;
+}
+
+double squared_output_error(const FloatMatrix& differences, std::span<const float> gram, Team& team) {
+  constexpr int kRows = 64;
+  std::vector<double> sums(static_cast<size_t>((differences.rows + kRows - 1) / kRows));
+  team.for_tiles(static_cast<int>(sums.size()), [&](int tile, int) {
+    FloatMatrix some(std::min(kRows, differences.rows - tile * kRows), differences.cols);
+    std::copy_n(differences.row(tile * kRows).data(), some.values.size(), some.values.begin());
+    sums[static_cast<size_t>(tile)] = squared_output_error(some, gram);
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 FloatMatrix multiply_transposed(const FloatMatrix& a, const FloatMatrix& b) {

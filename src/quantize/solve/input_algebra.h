@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/team.h"
 #include "quantize/input_statistics.h"
 #include "quantize/solve/float_matrix.h"
 
@@ -26,8 +27,8 @@ struct InverseFactor {
 
 // inputs: with a Gram matrix of at least one row. by_size: in the order of falling mean squares, not the model's. damping: the
 // share to begin with, not negative; raised tenfold until the matrix has a Cholesky factor. Throws Error if it has none even
-// at 10 times the mean: the Gram matrix is not one.
-InverseFactor factor_inverse(const InputStatistics& inputs, bool by_size, double damping);
+// at 10 times the mean: the Gram matrix is not one. The result does not depend on the threads.
+InverseFactor factor_inverse(const InputStatistics& inputs, bool by_size, double damping, Team& team);
 
 // The damping to begin with: the more rows of inputs, the less. And rows below which error feedback fits a text's accidents,
 // and may lose more on others than rounding to nearest.
@@ -46,6 +47,7 @@ void subtract_product(int rows, int inner, int cols, const float* errors, const 
 // sum over the rows d of `differences` of d^T gram d: the squared error of the outputs, over all rows of inputs that the
 // Gram matrix is of. gram: [cols, cols].
 double squared_output_error(const FloatMatrix& differences, std::span<const float> gram);
+double squared_output_error(const FloatMatrix& differences, std::span<const float> gram, Team& team);
 
 // a b^T: [a.rows, b.rows].
 FloatMatrix multiply_transposed(const FloatMatrix& a, const FloatMatrix& b);

@@ -6,11 +6,13 @@
 #include <cmath>
 #include <filesystem>
 
+#include "cli/calibration/layered_model.h"
 #include "cli/text/chunk_run.h"
 #include "golden/engine/loaded.h"
 #include "model/convert/convert.h"
 #include "model/tensors.h"
 #include "paths.h"
+#include "quantize/input_collector.h"
 #include "quantize/measure_importance.h"
 
 namespace quire {
@@ -99,6 +101,51 @@ TEST_P(Calibration, SeesTheInputsOfEveryMatrix) {
   }
 }
 
+// Each place where a model can be cut is a cut, and what layers hand on goes through a file.
+TEST_P(Calibration, OfSomeLayersAtATimeIsThatOfAll) {
+  EngineOptions options;
+  options.model = GetParam();
+  options.threads = 2;
+  LayeredModel model(options, kChunk, std::filesystem::temp_directory_path());
+  const ModelConfig& config = model.config();
+  const TextChunks text = some_tokens(config.vocab);
+  std::unique_ptr<InputCollector> inputs;
+  const auto run = [&](const LayerRange& part) {
+    model.run(
+        part, text, true,
+        [&](const Weights& weights) -> InputObserver& {
+          inputs = std::make_unique<InputCollector>(
+              config, weights, model.compute(Activations::kF32),
+              InputCollector::Wants{.gram = [](const Slot&) { return true; }, .sample_rows = 4});
+          return *inputs;
+        },
+        [](size_t, size_t) {});
+    return std::move(inputs);
+  };
+  const std::unique_ptr<InputCollector> all = run({0, model.layers()});
+  std::vector<std::unique_ptr<InputCollector>> parts;
+  for (LayerRange part; part.end < model.layers();) {
+    part = model.part_from(part.end, 1, 1, [](int) { return 1; });
+    parts.push_back(run(part));
+  }
+  EXPECT_LE(parts.size(), config.layers.size());
+  for_each_matrix(config, model.shapes(), [&](const Slot& slot, const Linear&) {
+    const std::shared_ptr<const InputStatistics> expected = all->of(slot);
+    std::vector<std::shared_ptr<const InputStatistics>> seen;
+    for (const auto& part : parts) {
+      if (auto of_part = part->of(slot)) seen.push_back(std::move(of_part));
+    }
+    SCOPED_TRACE(fmt::format("tensor {} of layer {}, item {}", static_cast<int>(slot.tensor), slot.layer, slot.item));
+    ASSERT_EQ(seen.size(), expected ? 1u : 0u);
+    if (!expected) return;
+    EXPECT_EQ(seen[0]->rows, expected->rows);
+    EXPECT_EQ(seen[0]->squares, expected->squares);
+    EXPECT_EQ(seen[0]->largest, expected->largest);
+    EXPECT_EQ(seen[0]->sample, expected->sample);
+    EXPECT_EQ(seen[0]->gram, expected->gram);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Calibration, ::testing::ValuesIn(model_folders_here()),
                          [](const auto& info) { return std::filesystem::path(info.param).filename().string(); });
 
@@ -116,7 +163,8 @@ TEST(MeasuredImportance, IsTheSameForAllThreadsAndNamesEveryLinearOfTheFile) {
     LoadedModel model(options, kScoredRows);
     InputCollector inputs(model.target.config, model.target.weights, model.runtime.cpu.compute(Activations::kF32), {});
     calibrate(model, some_tokens(model.target.config.vocab), inputs, false, [](size_t, size_t) {});
-    found.push_back(measured_importance(file, inputs, false));
+    found.push_back(measured_importance(
+        file, [&](const Slot& slot) { return inputs.of(slot); }, false));
   }
   for (const ImportanceMatrix& other : found) {
     ASSERT_EQ(other.entries.size(), found[0].entries.size());

@@ -118,7 +118,7 @@ TEST(Solvers, RoundToNearestAsWellAsTheReference) {
 TEST(Solvers, GptqIsAsGoodAsTheReference) {
   Team team(1);
   for (const bool by_size : {false, true}) {
-    const InverseFactor factor = factor_inverse(layer().inputs, by_size, 0.01);
+    const InverseFactor factor = factor_inverse(layer().inputs, by_size, 0.01, team);
     for_each_grid([&](const IntegerGrid& grid, const std::string& name, const char* how) {
       const auto quantized = solve_gptq(layer().weights, factor, grid, false, team);
       expect_as_good((by_size ? "gptq-actorder-" : "gptq-") + name, quantized.dequantized(), how);

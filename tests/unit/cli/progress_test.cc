@@ -62,6 +62,21 @@ TEST_F(Progressing, CountsBytesInMiB) {
   EXPECT_EQ(written(), "\r\x1b[Kloading: 30 of 92 MiB");
 }
 
+TEST_F(Progressing, GoesOnWithAStageAfterOneWithinIt) {
+  Progress progress(terminal_);
+  progress.stage("quantizing");
+  {
+    const Progress::Inner inner(progress, "calibrating");
+    EXPECT_EQ(written(), "\r\x1b[Kquantizing ...\r\x1b[Kcalibrating ...");
+    std::this_thread::sleep_for(1100ms);
+    progress.step(1, 2);
+    EXPECT_EQ(written(), "\r\x1b[Kcalibrating: 1 of 2, 1 s left");
+  }
+  std::this_thread::sleep_for(110ms);
+  progress.step(1, 3);
+  EXPECT_EQ(written(), "\r\x1b[Kquantizing: 1 of 3, 2 s left");
+}
+
 TEST_F(Progressing, StaysOnOneLineOfTheTerminal) {
   const winsize narrow{.ws_row = 24, .ws_col = 10, .ws_xpixel = 0, .ws_ypixel = 0};
   ASSERT_EQ(ioctl(terminal_, TIOCSWINSZ, &narrow), 0);

@@ -73,6 +73,7 @@ std::vector<TensorType> types_with_few_bits() {
 class Feedbacks : public ::testing::TestWithParam<TensorType> {};
 
 TEST_P(Feedbacks, LoseLessOfTheOutputsThanImportanceAlone) {
+  Team team(1);
   std::mt19937 random(3);
   const int cols = info(GetParam()).block_elements == 256 ? 512 : 384;  // 384: the last chunk is partial
   const InputStatistics inputs = mixed_inputs(cols, random);
@@ -84,7 +85,7 @@ TEST_P(Feedbacks, LoseLessOfTheOutputsThanImportanceAlone) {
     ASSERT_EQ(encode_row(GetParam(), weights.row(r), importance,
                          std::span(plain).subspan(static_cast<size_t>(r) * row_bytes, row_bytes)),
               EncodeResult::kDone);
-  const InverseFactor factor = factor_inverse(inputs, false, 0.01);
+  const InverseFactor factor = factor_inverse(inputs, false, 0.01, team);
   FloatMatrix moved = weights;
   ASSERT_EQ(BlockFeedback(GetParam(), factor).encode(moved.values, fed), EncodeResult::kDone);
   const double before = loss(weights, decoded(GetParam(), plain, kRows, cols), inputs),
@@ -93,6 +94,7 @@ TEST_P(Feedbacks, LoseLessOfTheOutputsThanImportanceAlone) {
 }
 
 TEST_P(Feedbacks, OfIndependentInputsChangeNothing) {
+  Team team(1);
   std::mt19937 random(4);
   constexpr int kCols = 256;
   InputStatistics inputs;
@@ -109,7 +111,7 @@ TEST_P(Feedbacks, OfIndependentInputsChangeNothing) {
     ASSERT_TRUE(fit_parts(GetParam(), weights.row(r), ones, chunk.first(kCols)));
     write_row(GetParam(), chunk.first(kCols), plain.data() + static_cast<size_t>(r) * row_bytes);
   }
-  const InverseFactor factor = factor_inverse(inputs, false, 0.01);
+  const InverseFactor factor = factor_inverse(inputs, false, 0.01, team);
   FloatMatrix moved = weights;
   ASSERT_EQ(BlockFeedback(GetParam(), factor).encode(moved.values, fed), EncodeResult::kDone);
   // Ties may be rounded to the other side.
@@ -122,9 +124,10 @@ INSTANTIATE_TEST_SUITE_P(Types, Feedbacks, ::testing::ValuesIn(types_with_few_bi
                          [](const auto& type) { return std::string(name(type.param)); });
 
 TEST(BlockFeedback, SaysWhatCannotBeWritten) {
+  Team team(1);
   std::mt19937 random(5);
   const InputStatistics inputs = mixed_inputs(256, random);
-  const InverseFactor factor = factor_inverse(inputs, false, 0.01);
+  const InverseFactor factor = factor_inverse(inputs, false, 0.01, team);
   BlockFeedback feedback(TensorType::Q4_K, factor);
   std::vector<std::byte> out(info(TensorType::Q4_K).block_bytes);
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
@@ -138,6 +141,7 @@ TEST(BlockFeedback, SaysWhatCannotBeWritten) {
 }
 
 TEST(BlockFeedback, LeavesInputsAloneThatAreAlwaysZero) {
+  Team team(1);
   std::mt19937 random(6);
   FloatMatrix x(600, 256);
   std::normal_distribution<float> normal;
@@ -145,7 +149,7 @@ TEST(BlockFeedback, LeavesInputsAloneThatAreAlwaysZero) {
     for (size_t i = 0; i < 256; ++i) x.row(r)[i] = i % 2 == 0 ? normal(random) : 0;
   }
   const InputStatistics inputs = input_statistics_of(x);
-  const InverseFactor factor = factor_inverse(inputs, false, 0.01);
+  const InverseFactor factor = factor_inverse(inputs, false, 0.01, team);
   FloatMatrix weights = normal_weights(1, 256, random), moved = weights;
   std::vector<std::byte> out(info(TensorType::Q5_K).block_bytes);
   ASSERT_EQ(BlockFeedback(TensorType::Q5_K, factor).encode(moved.values, out), EncodeResult::kDone);

@@ -132,7 +132,7 @@ TEST(Gptq, LosesLessThanRoundingAtEveryWidth) {
     const double plain = output_error_of(w, round_to_nearest(w, &inputs, grid, team).dequantized(), inputs);
     for (const bool by_size : {false, true}) {
       for (const bool fixed : {false, true}) {
-        const InverseFactor factor = factor_inverse(inputs, by_size, 0.01);
+        const InverseFactor factor = factor_inverse(inputs, by_size, 0.01, team);
         const IntegerMatrix m = solve_gptq(w, factor, grid, fixed, team);
         EXPECT_LT(output_error_of(w, m.dequantized(), inputs), 0.5 * plain) << bits << by_size << fixed;
       }
@@ -141,10 +141,11 @@ TEST(Gptq, LosesLessThanRoundingAtEveryWidth) {
 }
 
 TEST(Gptq, DoesNotDependOnTheTeamOrOnOtherRows) {
+  Team team(1);
   Team one(1), three(3);
   const FloatMatrix w = normal_matrix(70, 160, 1, 8);
   const InputStatistics inputs = input_statistics_of(correlated_inputs(300, 160, 9));
-  const InverseFactor factor = factor_inverse(inputs, true, 0.01);
+  const InverseFactor factor = factor_inverse(inputs, true, 0.01, team);
   const IntegerGrid grid{.bits = 4, .group = 48, .symmetric = false, .least_squares = true};  // groups across blocks
   const IntegerMatrix a = solve_gptq(w, factor, grid, false, one), b = solve_gptq(w, factor, grid, false, three);
   EXPECT_EQ(a.codes, b.codes);
@@ -158,7 +159,7 @@ TEST(Gptq, GivesTheCodesOfThePlainAlgorithm) {
   const InputStatistics inputs = input_statistics_of(correlated_inputs(900, 300, 11));
   for (const int group : {0, 100, 32}) {
     for (const bool by_size : {false, true}) {
-      const InverseFactor u = factor_inverse(inputs, by_size, 0.01);
+      const InverseFactor u = factor_inverse(inputs, by_size, 0.01, team);
       const IntegerGrid grid{.bits = 4, .group = group, .symmetric = true};
       const IntegerMatrix m = solve_gptq(w, u, grid, false, team);
       size_t others = 0;
@@ -182,8 +183,9 @@ TEST(Gptq, GivesTheCodesOfThePlainAlgorithm) {
 }
 
 TEST(Gptq, FactorsTheInverse) {
+  Team team(1);
   const InputStatistics inputs = input_statistics_of(correlated_inputs(200, 48, 12));
-  const InverseFactor u = factor_inverse(inputs, true, 0.05);
+  const InverseFactor u = factor_inverse(inputs, true, 0.05, team);
   double trace = 0;
   for (size_t i = 0; i < 48; ++i) trace += inputs.gram[i * 48 + i];
   // U (H / mean + damping) U^T must be the identity: U^T U is the inverse.
@@ -205,11 +207,35 @@ TEST(Gptq, FactorsTheInverse) {
   }
 }
 
+// Several tiles, of which the last is smaller.
+TEST(Gptq, FactorsAlikeWithAllThreads) {
+  constexpr int kInputs = 600;
+  const InputStatistics inputs = input_statistics_of(correlated_inputs(900, kInputs, 20));
+  Team one(1), three(3);
+  const InverseFactor u = factor_inverse(inputs, true, 0.05, one);
+  EXPECT_EQ(factor_inverse(inputs, true, 0.05, three).upper, u.upper);
+  double trace = 0;
+  for (size_t i = 0; i < kInputs; ++i) trace += inputs.gram[i * kInputs + i];
+  FloatMatrix upper(kInputs, kInputs), h(kInputs, kInputs);
+  upper.values = u.upper;
+  for (int a = 0; a < kInputs; ++a) {
+    for (int b = 0; b < kInputs; ++b)
+      h.row(a)[b] =
+          static_cast<float>(inputs.gram[static_cast<size_t>(u.order[a] * kInputs + u.order[b])] / (trace / kInputs)) +
+          (a == b ? static_cast<float>(u.damping) : 0);
+  }
+  const FloatMatrix product = multiply_transposed(multiply_transposed(upper, h), upper);  // U H^T U^T
+  for (int i = 0; i < kInputs; ++i) {
+    for (int j = 0; j < kInputs; ++j) ASSERT_NEAR(product.row(i)[j], i == j ? 1 : 0, 2e-3) << i << " " << j;
+  }
+}
+
 TEST(Gptq, RaisesTheDampingOfSingularInputs) {
+  Team team(1);
   FloatMatrix x = normal_matrix(4, 64, 1, 13);  // fewer rows than inputs
   const InputStatistics inputs = input_statistics_of(x);
-  EXPECT_EQ(factor_inverse(inputs, false, 0.01).damping, 0.01);
-  const InverseFactor raised = factor_inverse(inputs, false, 0);
+  EXPECT_EQ(factor_inverse(inputs, false, 0.01, team).damping, 0.01);
+  const InverseFactor raised = factor_inverse(inputs, false, 0, team);
   EXPECT_GT(raised.damping, 0);
   EXPECT_LE(raised.damping, 0.001);
   for (const float u : raised.upper) ASSERT_TRUE(std::isfinite(u));
@@ -223,7 +249,7 @@ TEST(Gptq, SetsTheWeightsOfDeadInputsToZero) {
   const FloatMatrix w = normal_matrix(8, 64, 1, 15);
   for (const bool symmetric : {false, true}) {
     const FloatMatrix q =
-        solve_gptq(w, factor_inverse(inputs, true, 0.01), {.bits = 4, .symmetric = symmetric}, false, team)
+        solve_gptq(w, factor_inverse(inputs, true, 0.01, team), {.bits = 4, .symmetric = symmetric}, false, team)
             .dequantized();
     for (int r = 0; r < q.rows; ++r) {
       EXPECT_EQ(q.row(r)[7], 0);
@@ -234,9 +260,11 @@ TEST(Gptq, SetsTheWeightsOfDeadInputsToZero) {
 }
 
 TEST(Gptq, RefusesAGramMatrixThatIsNone) {
+  Team team(1);
   InputStatistics inputs = input_statistics_of(normal_matrix(100, 16, 1, 16));
   inputs.gram[16 * 3 + 5] = inputs.gram[16 * 5 + 3] = 1e9f;
-  EXPECT_NE(error_of([&] { factor_inverse(inputs, false, 0.01); }).find("has no Cholesky factor"), std::string::npos);
+  EXPECT_NE(error_of([&] { factor_inverse(inputs, false, 0.01, team); }).find("has no Cholesky factor"),
+            std::string::npos);
 }
 
 TEST(Awq, LosesLessThanRounding) {
