@@ -82,29 +82,75 @@ void multiply_bf16_panels(TileMemory&, const Region& region) {
   }
 }
 
-// Weights that bf16 cannot represent: FMAs in vector registers.
-template <Codes kCodes>
-void multiply_floats(TileMemory&, const Region& region) {
-  for (int p = region.panel_begin; p < region.panel_end; ++p) {
-    const FloatCodes<kCodes, false> from(region.m, p, 0);
-    for (int b = region.block_begin; b < region.block_end; ++b) {
-      Floats w[4][8];
-      from.template line<0>(b, 0, w[0]);
-      from.template line<1>(b, 0, w[1]);
-      from.template line<2>(b, 0, w[2]);
-      from.template line<3>(b, 0, w[3]);
-      for (int row = 0; row < region.rows; ++row) {
-        const Bf16Inputs& block = region.inputs<Bf16Inputs>(row / kRowGroup)[b - region.block_begin];
-        const uint16_t* x = block.x[row % kRowGroup];
-        Floats even = Floats::all(0.0f), odd = even;
-        for (int k = 0; k < kBlockInputs; k += 2) {
-          even = fma(Floats::all(bf16_to_f32(x[k])), w[k / 8][k % 8], even);
-          odd = fma(Floats::all(bf16_to_f32(x[k + 1])), w[k / 8][k % 8 + 1], odd);
-        }
-        float* acc = region.sums(p, row / kRowGroup) + row % kRowGroup * kPanel;
-        store(acc, add(Floats::load(acc), add(even, odd)));
+// Rows and panels whose sums of a block are in registers together, two chains each.
+constexpr int kFmaRows = 6, kFmaPanels = 2;
+
+// A panel's weights of a block, decoded.
+struct FmaWeights {
+  alignas(64) float w[kBlockInputs][kPanel];
+};
+
+// Adds the products of a block of each panel with kRows rows of inputs to the panel's sums [kRows][kPanel].
+template <int kRows, int kPanels>
+void multiply_block(const FmaWeights* panels, const float (*x)[kBlockInputs], float* const* sums) {
+  Floats even[kPanels][kRows], odd[kPanels][kRows];
+  for (int i = 0; i < kPanels; ++i)
+    for (int r = 0; r < kRows; ++r) even[i][r] = odd[i][r] = Floats::all(0.0f);
+  for (int k = 0; k < kBlockInputs; k += 2) {
+    Floats first[kPanels], second[kPanels];
+    for (int i = 0; i < kPanels; ++i) {
+      first[i] = Floats::load(panels[i].w[k]);
+      second[i] = Floats::load(panels[i].w[k + 1]);
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const Floats a = Floats::all(x[r][k]), b = Floats::all(x[r][k + 1]);
+      for (int i = 0; i < kPanels; ++i) {
+        even[i][r] = fma(a, first[i], even[i][r]);
+        odd[i][r] = fma(b, second[i], odd[i][r]);
       }
     }
+  }
+  for (int i = 0; i < kPanels; ++i) {
+    for (int r = 0; r < kRows; ++r) {
+      float* const to = sums[i] + r * kPanel;
+      store(to, add(Floats::load(to), add(even[i][r], odd[i][r])));
+    }
+  }
+}
+
+// Weights that bf16 cannot represent: FMAs in vector registers. Inputs are widened once for all panels, weights once for all
+// rows: both stay in L1.
+template <Codes kCodes>
+void multiply_floats(TileMemory&, const Region& region) {
+  FmaWeights w[kFmaPanels];
+  alignas(64) float x[kMostRows][kBlockInputs];
+  const int tiles = (region.rows + kFmaRows - 1) / kFmaRows;
+  for (int b = region.block_begin; b < region.block_end; ++b) {
+    for (int row = 0; row < region.rows; ++row) {
+      const Bf16Inputs& block = region.inputs<Bf16Inputs>(row / kRowGroup)[b - region.block_begin];
+      for (int k = 0; k < kBlockInputs; ++k) x[row][k] = bf16_to_f32(block.x[row % kRowGroup][k]);
+    }
+    const auto multiply = [&]<int kPanels>(int p) {
+      for (int i = 0; i < kPanels; ++i) {
+        const FloatCodes<kCodes, false> from(region.m, p + i, 0);
+        const auto decode = [&]<int kLine>() __attribute__((always_inline)) {
+          Floats lines[8];
+          from.template line<kLine>(b, 0, lines);
+          for (int k = 0; k < 8; ++k) store(w[i].w[kLine * 8 + k], lines[k]);
+        };
+        decode.template operator()<0>(), decode.template operator()<1>();
+        decode.template operator()<2>(), decode.template operator()<3>();
+      }
+      for (int tile = 0; tile < tiles; ++tile) {
+        const int row = region.rows * tile / tiles, count = region.rows * (tile + 1) / tiles - row;
+        float* sums[kPanels];
+        for (int i = 0; i < kPanels; ++i) sums[i] = region.sums(p + i, 0) + row * kPanel;  // groups follow each other
+        with_count<kFmaRows>(count, [&]<int kRows>() { multiply_block<kRows, kPanels>(w, x + row, sums); });
+      }
+    };
+    int p = region.panel_begin;
+    for (; p + kFmaPanels <= region.panel_end; p += kFmaPanels) multiply.template operator()<kFmaPanels>(p);
+    for (; p < region.panel_end; ++p) multiply.template operator()<1>(p);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "cuda/linear/inputs.h"
 #include "cuda/stream.h"
 #include "kernels/kernels.h"
+#include "sanitizers.h"
 #include "unit/cuda/device_memory.h"
 #include "unit/cuda/placed.h"
 #include "unit/cuda/reference_linear.h"
@@ -170,7 +171,10 @@ TEST_F(CudaLinear, HasTheSameBitsByWarpgroups) {
   std::mt19937 random(11);
   Stream with_scratch(*device_, false, size_t{1} << 20);
   const int rows = 66, outputs = 37, cols = 1024;
-  for (const testing::Weights& w : testing::all_weights()) {
+  // Under a sanitizer, which makes it ten times as slow, a quarter of the formats.
+  const auto all = testing::all_weights();
+  for (size_t i = 0; i < all.size(); i += all.size() / testing::rounds(static_cast<unsigned>(all.size()))) {
+    const testing::Weights& w = all[i];
     const auto weights = testing::random_matrix(w, outputs, cols, random);
     ASSERT_TRUE(takes_many_rows(device_->facts(), weights.matrix, Activations::kBf16, rows) ||
                 weights.matrix.format.group == 16)
