@@ -38,7 +38,7 @@ def test_a_missing_library_is_named():
 def test_a_gpu_that_is_not_there():
     if not (QUIRE.parent / "libquire_emulated_cuda.so").exists():
         pytest.skip("no library of the emulated GPU beside the binary")
-    done = quire("run", "-m", LLAMA, "-p", "x", "--device", "emulated-cuda:7")
+    done = quire("run", "-m", LLAMA, "-p", "x", "--device", "emulated-cuda:64")
     assert done.returncode == 1
     assert "device" in done.stderr
 
