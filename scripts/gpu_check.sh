@@ -4,7 +4,7 @@
 #   cmake --preset cuda -DQUIRE_TESTS=ON && ninja -C build/cuda && scripts/gpu_check.sh [build/cuda]
 #
 # Golden models on the GPU, with float32, bf16 and int8 activations; rows alone and in a prompt, and requests alone and under load,
-# have the same bits; compute-sanitizer on one model; then speed, with the GPU's copy rate and matrix rate measured beside it. MODELS: a folder for synthetic models, 21 GB (/dev/shm).
+# have the same bits; two GPUs, if there are, have the bits of one; compute-sanitizer on one model; then speed, with the GPU's copy rate and matrix rate measured beside it. MODELS: a folder for synthetic models, 21 GB (/dev/shm).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build/cuda}
@@ -26,6 +26,11 @@ for cache in bf16 int8; do python3 scripts/compare_devices.py "$quire" cuda $cac
 
 echo "== requests under load have their answers alone"
 QUIRE_TEST_DEVICE=cuda "$build/tests/unit_engine" --gtest_brief=1 --gtest_filter='EqualityUnderLoad.*Hundred*:DeviceSampling.ChangesNoAnswer*'
+
+if (($(nvidia-smi -L | wc -l) >= 2)); then  # needs libnccl.so.2 (docs/cuda.md)
+  echo "== two GPUs answer as one"
+  QUIRE_TEST_RANKS=cuda "$build/tests/unit_engine" --gtest_brief=1 --gtest_filter='*DeviceRankKinds*:DeviceRanks.HaveTheLogits*:DeviceRanks.AnswerAsOneDevice'
+fi
 
 for operation in attention linear; do
   echo "== $operation: bits and speed"

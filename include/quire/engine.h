@@ -104,13 +104,13 @@ class ProcessGroup;  // opaque
 struct EngineOptions {
   std::string model = {};               // a name from the registry, a .gguf file, or a Hugging Face directory
   std::string kernels = "auto";         // auto, reference, avx2, avx2vnni, avx512, avx512bf16, amx
-  std::string device = "cpu";           // cpu; cuda or cuda:N: an NVIDIA GPU (docs/cuda.md)
+  std::string device = "cpu";           // cpu; cuda or cuda:N: an NVIDIA GPU; for ranks cuda:0,cuda:2 (docs/cuda.md)
   double gpu_memory_utilization = 0.9;  // the part of a GPU's free memory that may be taken
   std::string activations = "auto";     // auto, f32, bf16, int8, int8x2: how the inputs of linear layers are rounded
   std::string kv_cache_dtype =
       "auto";       // auto, bf16, f16, f32, fp8, int4, int8; auto is bf16, or f32 with activations f32
   int threads = 0;  // 0: one per core that this process may use
-  // Teams of threads that share each layer's outputs and heads (docs/scale.md); the answers are the same. CPU only.
+  // Teams of threads, or devices, that share each layer's outputs and heads (docs/scale.md); the answers are the same.
   int tensor_parallel_size = 1;
   // Stages, each with some of the layers, that work on a step one after the other; the answers are the same. CPU only; not
   // together with tensor_parallel_size.
@@ -223,7 +223,7 @@ struct ModelInfo {
   int kv_states = 0;     // states of recurrent layers: of running sequences, and checkpoints
   int max_adapters = 0;  // those loaded with the model, and EngineOptions::max_adapters
   uint64_t parameters = 0;
-  size_t weight_bytes = 0;  // as packed in memory; of the CPU and of a device together
+  size_t weight_bytes = 0;  // as packed in memory; of the CPU and a device together; of several devices, of the first
   size_t decode_bytes = 0;  // weights read to decode one token
   // Experts that are read from a file when tokens choose them: those that memory holds at a time, and what it takes, which
   // is part of weight_bytes. 0: all weights are in memory.
@@ -414,8 +414,8 @@ struct EngineStats {
 
 // Threads, kernels and memory that several engines share. Opaque.
 struct Runtime;
-// Takes threads, kernels, device, gpu_layers, gpu_memory_utilization and memory_bytes of the options, and nothing else. Throws
-// Error: an option is invalid, the device cannot be used, or less memory is free than asked for.
+// Takes threads, kernels, device, tensor_parallel_size, gpu_layers, gpu_memory_utilization and memory_bytes of the options, and
+// nothing else. Throws Error: an option is invalid, the device cannot be used, or less memory is free than asked for.
 std::shared_ptr<Runtime> make_runtime(const EngineOptions& options);
 
 // Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h, engine/memory_plan.h,

@@ -1,12 +1,14 @@
 #include "cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
 #include "cuda/cuda_operations.h"
 #include "cuda/linear/inputs.h"
 #include "cuda/probe.h"
+#include "cuda/ranks/cuda_ranks.h"
 #include "kernels/packing_version.h"
 #include "kernels/take_rows.h"
 #include "quire/error.h"
@@ -29,14 +31,28 @@ CudaBackend::~CudaBackend() { device_->free_host(staging_); }
 int CudaBackend::packing_version() const { return kPackingVersion; }
 
 std::unique_ptr<Operations> CudaBackend::operations(Activations activations, const OperationLimits& limits) {
+  return operations(activations, limits, {});
+}
+
+std::unique_ptr<Operations> CudaBackend::operations(Activations activations, const OperationLimits& limits,
+                                                    const RankLink& ranks) {
   if (!has_input_form(activations))
     throw Error(ErrorKind::kUnsupported,
                 "--activations int8x2 is not supported with --device cuda; use bf16, f32 or int8");
-  return std::make_unique<CudaOperations>(*device_, graphs_, activations, limits);
+  return std::make_unique<CudaOperations>(*device_, graphs_, activations, limits, ranks);
 }
 
 size_t CudaBackend::operations_bytes(const OperationLimits& limits) const {
   return CudaOperations::memory_bytes(limits);
+}
+
+std::unique_ptr<DeviceRanks> CudaBackend::connect(std::span<Backend* const> ranks) {
+  std::vector<CudaBackend*> backends;
+  for (Backend* rank : ranks) {
+    assert(rank->name() == name());
+    backends.push_back(static_cast<CudaBackend*>(rank));
+  }
+  return connect_ranks(backends);
 }
 
 std::optional<BackendRates> CudaBackend::measure_rates() { return cuda::measure_rates(*device_); }

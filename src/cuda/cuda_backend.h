@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda/device.h"
+#include "cuda/ranks/rank_gather.h"
 #include "ops/backend.h"
 
 namespace quire::cuda {
@@ -28,7 +29,10 @@ class CudaBackend final : public Backend {
   int packing_version() const override;
   // Throws Error (kUnsupported): activations are int8x2.
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override;
+  // Those of a rank among several.
+  std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits, const RankLink& ranks);
   size_t operations_bytes(const OperationLimits& limits) const override;
+  std::unique_ptr<DeviceRanks> connect(std::span<Backend* const> ranks) override;
   std::optional<BackendRates> measure_rates() override;
 
   std::byte* allocate(size_t bytes) override;

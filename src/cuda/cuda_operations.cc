@@ -34,9 +34,11 @@ size_t picked_bytes(const OperationLimits& limits) {
 
 }  // namespace
 
-CudaOperations::CudaOperations(Device& device, bool graphs, Activations activations, const OperationLimits& limits)
+CudaOperations::CudaOperations(Device& device, bool graphs, Activations activations, const OperationLimits& limits,
+                               const RankLink& ranks)
     : device_(device),
-      stream_(device, graphs, scratch_bytes(limits)),
+      ranks_(ranks.exchange ? std::make_optional<RankGather>(device, ranks) : std::nullopt),
+      stream_(device, graphs, scratch_bytes(limits), ranks_ ? &*ranks_ : nullptr),
       activations_(activations),
       inputs_(device, input_needs(limits), limits.forms) {
   if (limits.max_picked > 0) picked_ = device.allocate(picked_bytes(limits));
@@ -53,8 +55,9 @@ CudaOperations::~CudaOperations() {
 
 size_t CudaOperations::memory_bytes(const OperationLimits& limits) {
   const bool experts = limits.experts.experts > 0;
-  return scratch_bytes(limits) + Stream::kPlaces + InputBuffers::bytes(input_needs(limits), limits.forms) +
-         picked_bytes(limits) + (experts ? ExpertMemory::bytes(limits) + RouteMemory::bytes(limits) : 0);
+  return scratch_bytes(limits) + Stream::kPlaces + (limits.ranks > 1 ? RankGather::kBytes : 0) +
+         InputBuffers::bytes(input_needs(limits), limits.forms) + picked_bytes(limits) +
+         (experts ? ExpertMemory::bytes(limits) + RouteMemory::bytes(limits) : 0);
 }
 
 void CudaOperations::observe_inputs(InputObserver* observer) {

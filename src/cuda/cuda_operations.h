@@ -11,6 +11,7 @@
 #include "cuda/attention/attention_lists.h"
 #include "cuda/linear/experts.h"
 #include "cuda/linear/inputs.h"
+#include "cuda/ranks/rank_gather.h"
 #include "cuda/recurrent.h"
 #include "cuda/route.h"
 #include "cuda/stream.h"
@@ -22,7 +23,8 @@ namespace quire::cuda {
 class CudaOperations final : public Operations {
  public:
   // activations: bf16, f32 or int8. The device must outlive it. Throws Error (kResource).
-  CudaOperations(Device& device, bool graphs, Activations activations, const OperationLimits& limits);
+  CudaOperations(Device& device, bool graphs, Activations activations, const OperationLimits& limits,
+                 const RankLink& ranks = {});
   ~CudaOperations() override;
   static size_t memory_bytes(const OperationLimits& limits);
 
@@ -71,6 +73,7 @@ class CudaOperations final : public Operations {
 
  private:
   Device& device_;
+  std::optional<RankGather> ranks_;  // none: it computes all
   Stream stream_;
   const Activations activations_;
   InputBuffers inputs_;

@@ -15,6 +15,7 @@ namespace quire::cuda {
 
 struct DeviceFacts {
   std::string name;          // "NVIDIA H100 80GB HBM3"
+  int number = 0;            // of those of its kind
   int major = 0, minor = 0;  // compute capability
   int processors = 0;        // streaming multiprocessors
   int shared_bytes = 0;      // that a block can have
@@ -47,6 +48,8 @@ class Device {
   virtual void run(std::span<const Launch> launches) = 0;
   // Waits for the stream.
   virtual void finish() = 0;
+  // The CUDA stream, for libraries that add work of their own; it makes the device that of the calling thread. nullptr: it is none.
+  virtual void* stream() { return nullptr; }
 
   // Launches that can be repeated at a lower cost: a CUDA graph. nullptr: this device has none.
   class Graph {

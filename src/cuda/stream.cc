@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "cuda/ranks/rank_gather.h"
 #include "quire/error.h"
 
 namespace quire::cuda {
@@ -41,8 +42,8 @@ uint64_t hash_of(std::span<const Launch> launches) {
 
 }  // namespace
 
-Stream::Stream(Device& device, bool graphs, size_t scratch_bytes)
-    : device_(device), graphs_(graphs), scratch_bytes_(scratch_bytes) {
+Stream::Stream(Device& device, bool graphs, size_t scratch_bytes, RankGather* ranks)
+    : device_(device), graphs_(graphs), scratch_bytes_(scratch_bytes), ranks_(ranks) {
   if (scratch_bytes > 0) scratch_ = device_.allocate(scratch_bytes);
   host_ = device_.allocate_host(kPlaces);
   memory_ = device_.allocate(kPlaces);
@@ -61,6 +62,7 @@ Stream::~Stream() {
 
 const std::byte* Stream::place_bytes(std::span<const std::byte> bytes) {
   if (bytes.empty()) return memory_;
+  begin();
   const uint64_t hash = hash_of(0, bytes.data(), bytes.size());
   for (const Placed& place : placed_) {
     if (place.hash == hash && place.bytes == bytes.size() &&
@@ -78,44 +80,82 @@ const std::byte* Stream::place_bytes(std::span<const std::byte> bytes) {
   return memory_ + at;
 }
 
-void Stream::run_launches() {
-  if (!graphs_ || launches_.size() > kMostLaunches) {
-    device_.run(launches_);
+// A step that another rank could not finish is forgotten when the next one begins.
+void Stream::begin() {
+  if (!ranks_ || rounds_ == ranks_->rounds()) return;
+  forget();
+  rounds_ = ranks_->rounds();
+}
+
+void Stream::exchange(size_t bytes) {
+  begin();
+  exchanges_.push_back({launches_.size(), bytes});
+}
+
+void Stream::forget() {
+  launches_.clear();
+  exchanges_.clear();
+  used_ = 0;
+  ++step_;
+  placed_.clear();
+}
+
+void Stream::run_launches(std::span<const Launch> launches) {
+  if (launches.empty()) return;
+  if (!graphs_ || launches.size() > kMostLaunches) {
+    device_.run(launches);
     return;
   }
-  const uint64_t hash = hash_of(launches_);
+  const uint64_t hash = hash_of(launches);
   const auto found = std::ranges::find_if(
-      recorded_, [&](const Recorded& r) { return r.hash == hash && std::ranges::equal(r.launches, launches_); });
+      recorded_, [&](const Recorded& r) { return r.hash == hash && std::ranges::equal(r.launches, launches); });
   if (found == recorded_.end()) {
-    size_t kept = launches_.size();
+    size_t kept = launches.size();
     const auto end =
         std::ranges::find_if(recorded_, [&](const Recorded& r) { return (kept += r.launches.size()) > kMostLaunches; });
     recorded_.erase(end, recorded_.end());
-    device_.run(launches_);
-    recorded_.push_front({hash, std::move(launches_), nullptr});
-    launches_ = {};
+    device_.run(launches);
+    recorded_.push_front({hash, {launches.begin(), launches.end()}, nullptr});
     return;
   }
   recorded_.splice(recorded_.begin(), recorded_, found);
   Recorded& recorded = recorded_.front();
-  if (!recorded.graph) recorded.graph = device_.record(launches_);
+  if (!recorded.graph) recorded.graph = device_.record(launches);
   if (recorded.graph) {
     device_.run(*recorded.graph);
   } else {
-    device_.run(launches_);
+    device_.run(launches);
   }
 }
 
-void Stream::finish() {
-  if (!launches_.empty()) {
-    if (used_ > 0) device_.upload_in_order(memory_, host_, used_);
-    run_launches();
-    launches_.clear();
-    device_.finish();
+void Stream::run_all() {
+  if (used_ > 0) device_.upload_in_order(memory_, host_, used_);
+  const std::span<const Launch> all = launches_;
+  size_t begin = 0;
+  for (const Exchange& exchange : exchanges_) {
+    run_launches(all.subspan(begin, exchange.launches - begin));
+    ranks_->exchange(exchange.bytes);
+    begin = exchange.launches;
   }
-  used_ = 0;
-  ++step_;
-  placed_.clear();
+  run_launches(all.subspan(begin));
+  device_.finish();
+}
+
+void Stream::finish() {
+  begin();
+  if (!launches_.empty() || !exchanges_.empty()) {
+    try {
+      run_all();
+    } catch (...) {
+      try {
+        device_.finish();       // what has been started still uses `host_`
+      } catch (const Error&) {  // a lost device: nothing runs on it
+      }
+      forget();
+      throw;
+    }
+  }
+  forget();
 }
 
 }  // namespace quire::cuda

@@ -15,13 +15,16 @@
 
 namespace quire::cuda {
 
+class RankGather;  // cuda/ranks/rank_gather.h
+
 class Stream {
  public:
   // Room for the values of a step.
   static constexpr size_t kPlaces = size_t{32} << 20;
 
-  // The device must outlive it. graphs: whether to use them. scratch_bytes: see scratch().
-  Stream(Device& device, bool graphs, size_t scratch_bytes = 0);
+  // The device must outlive it. graphs: whether to use them. scratch_bytes: see scratch(). ranks: if the operations are those of one
+  // rank among several, how they get what the others compute; it must outlive the stream.
+  Stream(Device& device, bool graphs, size_t scratch_bytes = 0, RankGather* ranks = nullptr);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -32,6 +35,7 @@ class Stream {
   template <class Kernel>
   void launch(const LaunchShape& shape, const Kernel& kernel) {
     if (shape.x == 0 || shape.y == 0 || shape.z == 0) return;
+    begin();
     launches_.push_back(make_launch(shape, kernel));
   }
 
@@ -49,7 +53,12 @@ class Stream {
   // Another number after each finish(): while it is the same, places stay valid.
   uint64_t step() const { return step_; }
 
-  // Runs what has been launched and waits for it. Throws Error (kResource): the device has failed.
+  RankGather* ranks() const { return ranks_; }  // nullptr: there are no others
+  // RankGather::exchange(), between the launches before and after.
+  void exchange(size_t bytes);
+
+  // Runs what has been launched and waits for it. Throws Error (kResource): the device has failed; RankGone: another rank has. What
+  // has been launched is then forgotten.
   void finish();
 
  private:
@@ -63,14 +72,25 @@ class Stream {
     std::unique_ptr<Device::Graph> graph;  // nullptr: seen once
   };
 
+  struct Exchange {
+    size_t launches;  // that come before
+    size_t bytes;
+  };
+
   const std::byte* place_bytes(std::span<const std::byte> bytes);
-  void run_launches();
+  void begin();
+  void run_all();
+  void run_launches(std::span<const Launch> launches);
+  void forget();
 
   Device& device_;
   const bool graphs_;
   const size_t scratch_bytes_;
+  RankGather* const ranks_;
+  uint64_t rounds_ = 0;  // RankGather::rounds() of what is recorded
   std::byte* scratch_ = nullptr;
   std::vector<Launch> launches_;
+  std::vector<Exchange> exchanges_;
   std::byte* host_ = nullptr;    // [kPlaces] of values
   std::byte* memory_ = nullptr;  // their places on the device
   size_t used_ = 0;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ops/cpu/cpu_backend.h"
 #include "quire/engine.h"
@@ -17,6 +18,10 @@ struct DeviceName {
   int index = 0;
 };
 std::optional<DeviceName> parse_device_name(std::string_view text);  // nullopt: it is no name
+
+// The devices that compute, by rank, as open_device() takes them: of EngineOptions::device. With several ranks NAME stands for
+// NAME:0, NAME:1, ..., and others are listed: NAME:1,NAME:3. Throws Error: they are not as many as the ranks, or one is named twice.
+std::vector<std::string> device_names(const EngineOptions& options);
 
 // Whether a device computes, if only some of the layers.
 inline bool uses_device(const EngineOptions& options) { return options.device != "cpu" && options.gpu_layers != 0; }

@@ -355,7 +355,8 @@ Explanation Engine::explain(const ExplainRequest& request) const {
   const std::unique_lock one(state_->explaining, std::try_to_lock);
   if (!one) throw no_resource("another text is being explained; try again when it is done");
   if (!state_->model.has_all_layers())
-    throw unsupported("texts cannot be explained while several processes, or the CPU and a device, share the layers");
+    throw unsupported(
+        "texts cannot be explained while several processes, several devices, or the CPU and a device share the layers");
   return quire::explain(state_->model, request);
 }
 

@@ -81,10 +81,15 @@ void check_shared(const EngineOptions& o, Runtime& runtime) {
     throw invalid(
         "--tensor-parallel-size is {} and --pipeline-parallel-size {}, but {} processes compute; leave out one",
         o.tensor_parallel_size, o.pipeline_parallel_size, o.processes->ranks());
-  if (o.tensor_parallel_size > 1 && runtime.device)
-    throw unsupported("--tensor-parallel-size {} works on the processor only, but {} computes", o.tensor_parallel_size,
+  if (!runtime.device) return;
+  if (o.processes)
+    throw unsupported("processes (--ranks mpi) compute on the processor only, but {} computes; leave out --device",
                       runtime.device->name());
-  if (o.pipeline_parallel_size > 1 && runtime.device)
+  if (const size_t devices = runtime.devices().size(); std::cmp_not_equal(o.tensor_parallel_size, devices))
+    throw unsupported("--tensor-parallel-size is {}, but {} {} device{} compute{}; they must be as many",
+                      o.tensor_parallel_size, devices, runtime.device->name(), devices == 1 ? "" : "s",
+                      devices == 1 ? "s" : "");
+  if (o.pipeline_parallel_size > 1)
     throw unsupported("--pipeline-parallel-size {} works on the processor only, but {} computes",
                       o.pipeline_parallel_size, runtime.device->name());
 }
@@ -216,12 +221,19 @@ void LoadedModel::make_executor() {
         *options.processes, rank_patience(options.rank_timeout, !plan.stages.empty()), target.config, target.weights,
         cache, runtime.cpu, runtime.team, plan.activation_type, plan.limits,
         StageCut{plan.stage_layers(), plan.micro_batches});
+  } else if (plan.devices > 1) {
+    rank_group = std::make_unique<RankGroup>(runtime.devices());
+    std::vector<const Weights*> weights{&target.weights};
+    for (const Weights& other : rank_weights) weights.push_back(&other);
+    ranks =
+        std::make_unique<RanksExecutor>(target.config, weights, cache, *rank_group, plan.activation_type, plan.limits);
   } else if (plan.ranks > 1) {
     const Placement placement = place_parts(options.numa, plan.ranks);
     rank_group = std::make_unique<RankGroup>(runtime.cpu, plan.ranks, runtime.team.size(), placement);
     if (placement) place_by_ranks(target.config, target.weights, placement, plan.ranks);
-    ranks = std::make_unique<RanksExecutor>(target.config, target.weights, cache, *rank_group, plan.activation_type,
-                                            plan.limits);
+    const std::vector<const Weights*> weights(static_cast<size_t>(plan.ranks), &target.weights);
+    ranks =
+        std::make_unique<RanksExecutor>(target.config, weights, cache, *rank_group, plan.activation_type, plan.limits);
   } else if (!plan.stages.empty()) {
     make_stages();
   } else {
@@ -349,10 +361,21 @@ void LoadedModel::settle_memory(ModelFacts& facts, size_t memory_before, int max
 
 // Of the model's layers, those of `target`: the ones that this process computes, or its device.
 LoadedLayers LoadedModel::own_part() const {
+  if (plan.devices > 1) return {.layers = {}, .rank = {0, plan.devices}};
   if (plan.stages.empty() || (!options.processes && !plan.shares_layers())) return {};
   const size_t stage = plan.shares_layers() ? 1 : static_cast<size_t>(runtime.rank);
   const bool last = stage + 1 == plan.stages.size();
   return {.layers = plan.stages[stage].layers, .embedding = last && plan.drafter_embedding};
+}
+
+void LoadedModel::load_other_ranks(const Checkpoint& checkpoint, WeightOptions loading) {
+  const std::vector<Backend*> devices = runtime.devices();
+  rank_weights.reserve(devices.size());
+  for (int rank = 1; rank < plan.devices; ++rank) {
+    loading.part.rank.rank = rank;
+    rank_weights.push_back(
+        load_weights(checkpoint, target.config, *devices[static_cast<size_t>(rank)], runtime.team, loading));
+  }
 }
 
 void LoadedModel::load(const Checkpoint& checkpoint, const ModelConfig& config) {
@@ -380,6 +403,7 @@ void LoadedModel::load(const Checkpoint& checkpoint, const ModelConfig& config) 
   if (plan.cpu_moe_layers > 0)
     loading.host_experts = {.backend = &runtime.cpu, .layers = plan.cpu_moe_layers, .memory = plan.host->budget};
   target.weights = load_weights(checkpoint, target.config, runtime.backend(), runtime.team, loading);
+  if (plan.devices > 1) load_other_ranks(checkpoint, loading);
   if (plan.shares_layers()) {
     loading.memory = plan.host->budget;
     loading.part = {.layers = plan.stages[0].layers};

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/adapters/adapters.h"
 #include "engine/drafting/draft_model.h"
@@ -37,6 +38,8 @@ struct LoadedModel {
   MemoryBudget::Share memory_share;  // plan.total() bytes of the runtime's memory
   MemoryBudget::Share host_share;    // plan.host->total() bytes of the host's next to a device, or none
   Model target;                      // options.model; the draft model belongs to its drafter
+  // With devices that are ranks: those of the ranks after the first, which has `target`'s.
+  std::vector<Weights> rank_weights;
   // The CPU's layers next to a device, which has `target`'s last ones; nullptr: there are none.
   std::unique_ptr<Model> cpu_layers;
   std::optional<ChatTemplate> chat_template;
@@ -68,8 +71,8 @@ struct LoadedModel {
 
   // What computes with all of `target`'s weights, where `local` does.
   Backend& backend() const { return host_experts ? *host_experts : runtime.backend(); }
-  // Whether this process has the weights of all layers in one place.
-  bool has_all_layers() const { return own_part().layers == LayerRange(); }
+  // Whether this process has all weights in one place.
+  bool has_all_layers() const { return own_part().layers == LayerRange() && plan.devices == 1; }
   // Bytes of rows that this process's stages have sent to the next ones.
   uint64_t stage_bytes() const;
 
@@ -82,6 +85,7 @@ struct LoadedModel {
   size_t plan_within(size_t left, size_t host_left, const ModelFacts& facts, int max_logits);
   void load(const Checkpoint& checkpoint, const ModelConfig& config);
   LoadedLayers own_part() const;
+  void load_other_ranks(const Checkpoint& checkpoint, WeightOptions loading);
   void add_adapter(const AdapterOption& option, const Checkpoint& checkpoint);
   void load_control_vectors();
   void load_drafters(const Checkpoint& checkpoint, const DrafterFacts& facts);

@@ -14,6 +14,7 @@
 #include "engine/drafting/text_drafters.h"
 #include "engine/dtype_names.h"
 #include "engine/ranks/cpu_experts.h"
+#include "engine/ranks/device_ranks.h"
 #include "engine/ranks/gpu_layers.h"
 #include "engine/ranks/rank_group.h"
 #include "engine/ranks/rank_parts.h"
@@ -84,7 +85,14 @@ OperationsBytes operations_of_machine(const Machine& machine) {
 }
 
 // Of the target model.
-Machine target_machine(Machine machine, const ModelConfig& config, int cpu_moe_layers) {
+Machine target_machine(Machine machine, const ModelConfig& config, const MemoryPlan& plan) {
+  if (plan.devices > 1) {
+    machine.operations_bytes = [usual = machine.operations_bytes, ranks = plan.devices](OperationLimits limits) {
+      limits.ranks = ranks;
+      return usual(limits);
+    };
+  }
+  const int cpu_moe_layers = plan.cpu_moe_layers;
   if (cpu_moe_layers == 0) return machine;
   machine.operations_bytes = [usual = operations_of_machine(machine),
                               all = !device_has_experts(config, cpu_moe_layers)](const OperationLimits& limits) {
@@ -104,12 +112,10 @@ size_t sum_over_ranks(const Machine& machine, int ranks, BytesWith bytes_with) {
 }
 
 // Throws Error.
-void check_ranks(const EngineOptions& o) {
+void check_ranks(const ModelFacts& facts, const EngineOptions& o, const Machine& machine) {
   if (o.tensor_parallel_size < 1 || o.tensor_parallel_size > kMaxRanks)
     throw invalid("--tensor-parallel-size must be between 1 and {}, not {}", kMaxRanks, o.tensor_parallel_size);
-  if (o.tensor_parallel_size > 1 && uses_device(o))
-    throw unsupported("--tensor-parallel-size {} works on the processor only; leave out --device {}",
-                      o.tensor_parallel_size, o.device);
+  if (o.tensor_parallel_size > 1 && machine.own_memory) check_device_ranks(facts, o);
 }
 
 // Throws Error.
@@ -287,6 +293,13 @@ ModelFacts read_model_facts(const Checkpoint& checkpoint, const EngineOptions& o
   facts.config = read_model_config(checkpoint);
   facts.weights = check_weights(checkpoint, facts.config);
   facts.drafters = read_drafter_facts(options, checkpoint, facts.config, facts.weights.output);
+  if (options.tensor_parallel_size > 1 && uses_device(options)) {
+    facts.rank_bytes = largest_rank_bytes(checkpoint, facts.config, options.tensor_parallel_size);
+    if (facts.drafters.named.model && options.speculative == Speculation::kAuto) {
+      facts.drafters.problem = "several devices share the model";
+      facts.drafters.drop_model();
+    }
+  }
   for (const AdapterOption& adapter : options.adapters) {
     const AdapterFacts one = check_adapter(AdapterFiles::open(adapter.path), checkpoint, facts.config);
     facts.adapters.rank = std::max(facts.adapters.rank, one.rank);
@@ -330,12 +343,13 @@ MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, cons
   if (o.max_model_len > config.max_positions)
     throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", o.max_model_len,
                   config.max_positions);
-  check_ranks(o);
+  check_ranks(facts, o, machine);
   check_stages(facts, o);
   MemoryPlan plan;
   plan.cpu_moe_layers = layers_with_cpu_experts(facts, o, machine);
   plan.gpu_layers = layers_of_device(facts, o, machine);
-  plan.ranks = machine.one_rank ? 1 : o.tensor_parallel_size;
+  plan.devices = machine.own_memory ? o.tensor_parallel_size : 1;
+  plan.ranks = machine.one_rank || plan.devices > 1 ? 1 : o.tensor_parallel_size;
   plan.budget = machine.memory;
   plan.own_memory = machine.own_memory;
   plan.weight_type = facts.weights.main_type;
@@ -357,13 +371,14 @@ MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, cons
         int8_inputs ? Activations::kInt8 : parse_activations(o.activations, machine.host_activations);
   }
   plan.weights = facts.weights.bytes - cpu_expert_bytes(facts, plan);
+  if (plan.devices > 1) plan.weights = facts.weights.bytes - facts.weights.matrix_bytes + facts.rank_bytes;
   const bool shares_layers = plan.shares_layers();
   const int own_stage = shares_layers ? 1 : machine.rank;
   const bool has_stage = shares_layers || (machine.one_rank && !plan.stages.empty());
   if (has_stage) plan.weights = plan.weights - facts.weights.matrix_bytes + own_stage_weights(facts, plan, own_stage);
   if (!plan.host) plan.activations = sampling_bytes(machine.threads, config.vocab);
   plan.activations += plan.stages.empty()
-                          ? sum_over_ranks(target_machine(machine, config, plan.cpu_moe_layers), plan.ranks,
+                          ? sum_over_ranks(target_machine(machine, config, plan), plan.ranks,
                                            [&](const OperationsBytes& operations) {
                                              return LocalExecutor::memory_bytes(config, plan.limits, operations);
                                            })
@@ -380,8 +395,8 @@ MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, cons
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);
   if (machine.one_rank && plan.stages.empty()) plan.activations += 2 * ProcessRanks::kBlockBytes;
-  plan.cached =
-      machine.one_rank ? plan.layout.of_largest_rank(o.tensor_parallel_size) : plan.layout.of_all_ranks(plan.ranks);
+  plan.cached = machine.one_rank || plan.devices > 1 ? plan.layout.of_largest_rank(o.tensor_parallel_size)
+                                                     : plan.layout.of_all_ranks(plan.ranks);
   std::vector<CacheLayout> stage_caches;
   if (!plan.stages.empty()) {
     stage_caches = stage_layouts(plan.layout, plan.stage_layers());

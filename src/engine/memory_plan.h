@@ -33,6 +33,7 @@ struct ModelFacts {
   AdapterFacts adapters;       // of all that are loaded with the model: the largest rank, and the sum of bytes
   size_t control_vectors = 0;  // bytes
   size_t unplanned = 0;        // bytes that loading was seen to take beyond the plan
+  uint64_t rank_bytes = 0;     // of devices that are ranks: the matrices of the one that has most
 };
 // Reads headers only: milliseconds for a model of any size. Throws Error if the configuration of the model or of a
 // drafter, or the names, shapes and types of their tensors, cannot be loaded.
@@ -104,11 +105,13 @@ struct MemoryPlan {
   int ranks = 1;                  // in this process; each has activations and a cache of its own; weights are one copy
   std::vector<StagePlan> stages;  // of the whole model, in their order; empty: one computes all layers
   MicroBatchLimits micro_batches;
+  // Devices that share the work as ranks: the plan is that of each, so `ranks` is 1. Otherwise 1.
+  int devices = 1;
   int gpu_layers = 0;              // layers of a device with memory of its own, the last ones; 0: there is none
   int cpu_moe_layers = 0;          // of these, the first ones, whose experts the CPU has
   std::optional<HostPlan> host;    // the CPU has other layers, or experts; bytes of this plan are the device's alone
   bool drafter_embedding = false;  // the last stage has a drafter that reads the embedding
-  CacheLayout cached;              // what all of them keep; if ranks are processes, what the one with most keeps
+  CacheLayout cached;  // what all of them keep; if ranks are processes or devices, what the one with most keeps
   Activations activation_type = Activations::kF32;
   CacheLayout layout;
   DecoderLimits limits{};  // max_positions is the longest sequence that fits

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/cpu.h"
 #include "base/error.h"
@@ -21,9 +23,17 @@ namespace {
 // Less a margin for the rest of the machine.
 size_t usable_memory(size_t available) { return available - std::min(available, std::max(256 * kMiB, available / 20)); }
 
-// --memory, or the usable memory; of a device with memory of its own the part that --gpu-memory-utilization says.
-size_t memory_budget(const EngineOptions& options, const Backend* device) {
-  if (const auto own = device ? device->own_memory() : std::nullopt) {
+// Of the device that has the least.
+std::optional<size_t> own_memory(std::span<Backend* const> devices) {
+  std::optional<size_t> least;
+  for (const Backend* device : devices)
+    if (const auto own = device->own_memory()) least = std::min(least.value_or(*own), *own);
+  return least;
+}
+
+// --memory, or the usable memory; of devices with memory of their own the part that --gpu-memory-utilization says.
+size_t memory_budget(const EngineOptions& options, std::span<Backend* const> devices) {
+  if (const auto own = own_memory(devices)) {
     const double part = options.gpu_memory_utilization;
     if (!(part > 0 && part <= 1)) throw invalid("--gpu-memory-utilization must be above 0 and at most 1, not {}", part);
     const auto budget = static_cast<size_t>(static_cast<double>(*own) * part);
@@ -39,18 +49,35 @@ size_t memory_budget(const EngineOptions& options, const Backend* device) {
 }
 
 // Memory of the host for what a device does not have: --memory, or what is free less the margin.
-size_t host_memory_budget(const EngineOptions& options, const Backend* device) {
-  if (!device || !device->own_memory()) return 0;
+size_t host_memory_budget(const EngineOptions& options, std::span<Backend* const> devices) {
+  if (!own_memory(devices)) return 0;
   const size_t free = usable_memory(available_memory());
   return options.memory_bytes > 0 ? std::min(options.memory_bytes, free) : free;
 }
 
-// --gpu-layers 0 leaves the device alone.
+// Of the first rank. --gpu-layers 0 leaves the device alone.
 std::unique_ptr<Backend> device_of(const EngineOptions& options, CpuBackend& cpu) {
-  if (options.gpu_layers != 0) return open_device(options.device, cpu);
+  if (options.processes && uses_device(options))
+    throw unsupported("processes (--ranks mpi) compute on the processor only; leave out --device {}", options.device);
+  if (options.gpu_layers != 0) return open_device(device_names(options)[0], cpu);
   if (options.device != "cpu")
     spdlog::warn("--gpu-layers 0: the CPU computes all layers; --device {} is not used", options.device);
   return nullptr;
+}
+
+std::vector<std::unique_ptr<Backend>> devices_of_other_ranks(const EngineOptions& options, CpuBackend& cpu) {
+  std::vector<std::unique_ptr<Backend>> devices;
+  if (!uses_device(options)) return devices;
+  const std::vector<std::string> names = device_names(options);
+  for (const std::string& name : std::span(names).subspan(1)) {
+    try {
+      devices.push_back(open_device(name, cpu));
+    } catch (const Error& e) {
+      throw Error(e.kind(),
+                  fmt::format("--tensor-parallel-size {} needs {} devices: {}", names.size(), names.size(), e.what()));
+    }
+  }
+  return devices;
 }
 
 // Increase this when what a kernel computes or the layout of a page changes, to invalidate stored pages.
@@ -73,7 +100,7 @@ Machine this_machine(const EngineOptions& options) {
     };
     return machine;
   }
-  return {.memory = memory_budget(options, nullptr),
+  return {.memory = memory_budget(options, {}),
           .threads = checked_threads(options.threads),
           .activations = CpuBackend::default_activations_of(options.kernels),
           .one_rank = options.processes != nullptr,
@@ -93,12 +120,20 @@ Runtime::Runtime(const EngineOptions& options)
       tuning(),
       cpu(options.kernels, team, &tuning),
       device(device_of(options, cpu)),
-      memory(memory_budget(options, device.get())),
-      host_memory(host_memory_budget(options, device.get())),
+      more_devices(devices_of_other_ranks(options, cpu)),
+      memory(memory_budget(options, devices())),
+      host_memory(host_memory_budget(options, devices())),
       one_rank(options.processes != nullptr),
       rank(options.processes ? options.processes->rank() : 0) {
   if (!device && !options.processes && options.tensor_parallel_size == 1 && options.pipeline_parallel_size == 1)
     suggest_ranks(options.numa);
+}
+
+std::vector<Backend*> Runtime::devices() const {
+  std::vector<Backend*> all;
+  if (device) all.push_back(device.get());
+  for (const auto& one : more_devices) all.push_back(one.get());
+  return all;
 }
 
 Machine Runtime::machine(size_t bytes) {

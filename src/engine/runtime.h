@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/team.h"
 #include "engine/memory_budget.h"
@@ -19,21 +20,23 @@
 namespace quire {
 
 struct Runtime {
-  // Takes threads, kernels, device, gpu_layers, gpu_memory_utilization, memory_bytes and processes of the options. Throws Error:
-  // an option is invalid, the CPU lacks the kernels, or less memory is free than asked for.
+  // Takes threads, kernels, device, tensor_parallel_size, gpu_layers, gpu_memory_utilization, memory_bytes and processes of the
+  // options. Throws Error: an option is invalid, the CPU lacks the kernels, or less memory is free than asked for.
   explicit Runtime(const EngineOptions& options);
 
   Team team;
   Tuning tuning;  // the kernels' loops, for all models; only the thread that has the team's turn reads or changes them
   CpuBackend cpu;
   std::unique_ptr<Backend> device;  // computes in place of the CPU, for models that are loaded afterwards; null: none
-  MemoryBudget memory;              // weights, caches, activations and all else that is allocated from now on
-  MemoryBudget host_memory;         // with a device that has memory of its own: the host's, for layers of the CPU
+  std::vector<std::unique_ptr<Backend>> more_devices;  // those of the ranks after the first
+  MemoryBudget memory;       // weights, caches, activations and all else that is allocated from now on; on each device
+  MemoryBudget host_memory;  // with a device that has memory of its own: the host's, for layers of the CPU
 
   const bool one_rank;  // EngineOptions::processes: other ranks are processes of their own
   const int rank;       // this process's; 0 without others
 
   Backend& backend() { return device ? *device : cpu; }
+  std::vector<Backend*> devices() const;  // by rank; empty: the CPU computes
   // What plan_memory() must know of it, for a model that may take so many bytes.
   Machine machine(size_t memory);
 };

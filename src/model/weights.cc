@@ -102,6 +102,7 @@ class Loader : public TensorVisitor {
     elements_[job.from.coded ? quantization_->method : std::string(name(job.from.type))] += elements;
     parameters += elements;
     count_part(slot, to.weight.bytes());
+    if (part_.rank.ranks > 1) job.part = loaded_panels(slot, to.weight);
     if (loads(slot)) add_job(slot, std::move(job));
     count_decoded(slot, to.weight.bytes());
 
@@ -208,7 +209,7 @@ class Loader : public TensorVisitor {
 
     void add(MatrixJob job) {
       job.offset = bytes;
-      bytes += job.matrix->bytes();
+      bytes += job.bytes();
       matrices.push_back(std::move(job));
     }
   };
@@ -226,6 +227,24 @@ class Loader : public TensorVisitor {
     const bool last = std::cmp_equal(own.end, config_.layers.size());
     if (slot.tensor == Tensor::kEmbedding && (part_.embedding || (last && config_.tied_output))) return true;
     return is_input(slot.tensor) ? own.begin == 0 : last;
+  }
+
+  // The panels that the rank's operations may read. Attention shares its projections by heads or by panels, as the case may be.
+  Share loaded_panels(const Slot& slot, const PackedMatrix& m) const {
+    const Share all{0, m.panels()};
+    if (is_table(slot.tensor)) return all;
+    if (slot.tensor == Tensor::kKeyOfHead || slot.tensor == Tensor::kValueOfHead) {
+      const Share heads = part_.rank.share(slot.items);
+      return heads.begin <= slot.item && slot.item < heads.end ? all : Share{0, 0};
+    }
+    int kv_heads = 0;
+    if (slot.tensor == Tensor::kQ || slot.tensor == Tensor::kK || slot.tensor == Tensor::kV) {
+      const auto attention = attention_shape(config_.layers[static_cast<size_t>(slot.layer)]);
+      kv_heads = attention ? attention->kv_heads : 0;
+    }
+    const Share panels = panel_share(part_.rank, m.rows, 0).panels,
+                of_heads = panel_share(part_.rank, m.rows, kv_heads).panels;
+    return {std::min(panels.begin, of_heads.begin), std::max(panels.end, of_heads.end)};
   }
 
   void count_part(const Slot& slot, size_t bytes) {
@@ -273,7 +292,7 @@ class Loader : public TensorVisitor {
         memory = std::move(pack->memory);
         mapped = std::move(pack->mapped);
         const std::byte* const begin = mapped ? backend.share(mapped->bytes()) : memory.data();
-        for (const MatrixJob& job : jobs.matrices) job.matrix->data = begin + job.offset;
+        for (const MatrixJob& job : jobs.matrices) job.matrix->data = job.data_in(begin);
         return;
       }
     }
@@ -568,6 +587,17 @@ WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& conf
           .output_bytes = load.output_bytes(),
           .expert_bytes = load.expert_layer_bytes(),
           .output = config.tied_output ? unread.embedding.weight : unread.output.weight};
+}
+
+uint64_t largest_rank_bytes(const Checkpoint& checkpoint, const ModelConfig& config, int ranks) {
+  uint64_t largest = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Loader load(checkpoint, config, {.layers = {}, .rank = {rank, ranks}});
+    Weights unread;
+    list_tensors(checkpoint, config, load, unread);
+    largest = std::max(largest, load.matrix_bytes());
+  }
+  return largest;
 }
 
 Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend, Team& team,

@@ -16,6 +16,7 @@
 #include "ops/backend_memory.h"
 #include "ops/experts.h"
 #include "ops/linear.h"
+#include "ops/ranks/shares.h"
 #include "ops/stage_link.h"
 
 namespace quire {
@@ -139,10 +140,12 @@ struct Weights {
 };
 
 // Which matrices are loaded: those of some layers, with the embeddings if the first layer is one of them, and the output if the
-// last is. The others have a shape but no data. Vectors are small and are always loaded.
+// last is. The others have a shape but no data. Vectors are small and are always loaded. Of the matrices that linears read, one of
+// several ranks may load only the panels that it computes with (ops/ranks/shares.h).
 struct LoadedLayers {
   LayerRange layers;       // {}: all
   bool embedding = false;  // in any case
+  RankNumber rank = {};
 };
 
 // The experts of the first layers that another backend computes (ops/offload/host_experts.h): their matrices and biases, and the
@@ -207,5 +210,7 @@ struct WeightTotals {
 // Throws what load_weights would throw because of names, shapes and types, without reading the data. The bytes are exactly
 // those that load_weights takes.
 WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& config);
+// Bytes of the matrices that the rank with most of them loads.
+uint64_t largest_rank_bytes(const Checkpoint& checkpoint, const ModelConfig& config, int ranks);
 
 }  // namespace quire

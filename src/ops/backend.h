@@ -26,6 +26,7 @@
 #include "ops/low_rank.h"
 #include "ops/operation_limits.h"
 #include "ops/pick.h"
+#include "ops/ranks/device_ranks.h"
 #include "ops/recurrent.h"
 #include "ops/rope_table.h"
 #include "ops/rows.h"
@@ -155,6 +156,12 @@ class Backend {
   virtual std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) = 0;
   // What they allocate.
   virtual size_t operations_bytes(const OperationLimits& limits) const = 0;
+  // Makes backends of one kind, of different devices, ranks for one model; this one is ranks[0]. All must outlive the result. What
+  // operations then allocate is that of OperationLimits::ranks. nullptr: backends of this kind cannot be.
+  virtual std::unique_ptr<DeviceRanks> connect(std::span<Backend* const> ranks) {
+    (void)ranks;
+    return nullptr;
+  }
   // Takes milliseconds, while no operations run. nullopt: the limits are the processor's (plan/machine_probe.h).
   virtual std::optional<BackendRates> measure_rates() { return {}; }
 

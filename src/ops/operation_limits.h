@@ -13,6 +13,7 @@ struct OperationLimits {
   int max_rows = 0;       // in a step
   int max_positions = 0;  // in a sequence
   int max_picked = 0;     // of pick()
+  int ranks = 1;          // devices that share the work (Backend::connect())
 
   struct InputRows {  // prepare(), and low_rank_inputs()
     int rows, cols;

@@ -38,7 +38,7 @@ def test_a_missing_library_is_named():
 def test_a_gpu_that_is_not_there():
     if not (QUIRE.parent / "libquire_emulated_cuda.so").exists():
         pytest.skip("no library of the emulated GPU beside the binary")
-    done = quire("run", "-m", LLAMA, "-p", "x", "--device", "emulated-cuda:7")
+    done = quire("run", "-m", LLAMA, "-p", "x", "--device", "emulated-cuda:64")
     assert done.returncode == 1
     assert "device" in done.stderr
 
@@ -85,6 +85,35 @@ def test_the_error_names_the_layers_that_fit(model):
     assert [stage["layers"] for stage in quire_json(*least, *between, "-ngl", "auto")["memory"]["stages"]][1] == 1
 
 
+@needs_emulated_gpu
+def test_devices_that_are_ranks(model):
+    """Two devices answer as one; each has about half of the weights, and of a cache of a given size."""
+    least = ["-c", "64", "--max-num-seqs", "1", "--max-num-batched-tokens", "16"]
+    two = [*least, "--device", "emulated-cuda:1,emulated-cuda:2", "-tp", "2"]
+    assert answer(model, *two) == answer(model, *least, "--device", "emulated-cuda:1")
+    one_plan, plan = (quire_json("run", "-m", model, "-p", "x", "-n", "1", *flags)["memory"] for flags in ([*least, "--device", "emulated-cuda:1"], two))
+    assert "devices" not in one_plan and plan["devices"] == 2
+    whole, half = (next(row["bytes"] for row in p["rows"] if row["what"] == "weights") for p in (one_plan, plan))
+    assert whole / 2 < half < 0.9 * whole
+    assert sum(row["bytes"] for row in plan["rows"]) == plan["bytes"] <= plan["budget_bytes"]
+
+
+@needs_emulated_gpu
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--device", "emulated-cuda:1,emulated-cuda:1", "-tp", "2"], "--device emulated-cuda:1,emulated-cuda:1 names emulated-cuda:1 twice"),
+        (["--device", "emulated-cuda:1,emulated-cuda:2"], "names 2 devices, but --tensor-parallel-size is 1; name as many"),
+        (["--device", "emulated-cuda:1,emulated-cuda:64", "-tp", "2"], "--tensor-parallel-size 2 needs 2 devices: there is no emulated device 64"),
+        (["--device", "emulated-cuda", "-tp", "2", "-ngl", "1"], "cannot be combined with --gpu-layers 1, which is less than the model's"),
+        (["--device", "emulated-cuda", "-tp", "2", "-pp", "2"], "--pipeline-parallel-size 2 works on the processor only"),
+    ],
+)
+def test_devices_that_cannot_be_ranks(model, arguments, message):
+    done = quire("run", "-m", model, "-p", "x", *arguments)
+    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+
+
 def test_no_layers_on_the_gpu(model):
     assert answer(model, "--device", "nothing", "-ngl", "0") == answer(model)
     done = quire("run", "-m", model, "-p", "x", "-n", "1", "--device", "nothing", "--gpu-layers", "0")
@@ -110,7 +139,7 @@ def test_gpu_layers_that_cannot_be(model, arguments, code, message):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["run", "-p", "x", "-tp", "2"], "--tensor-parallel-size 2 works on the processor only"),
+        (["run", "-p", "x", "-tp", "2"], "--device emulated-cuda:1 names 1 device, but --tensor-parallel-size is 2"),
         (["run", "-p", "x", "-pp", "2"], "--pipeline-parallel-size 2 works on the processor only"),
         (["bench", "-p", "8", "-n", "1", "-r", "1", "--profile"], "--profile shows the operations of one stage; leave out --gpu-layers 1"),
     ],
@@ -191,7 +220,7 @@ def test_a_model_without_experts_has_none_on_the_cpu(model):
     [
         (["-ngl", "2"], 2, "--cpu-moe cannot be combined with --gpu-layers 2, which is less than the model's 4 layers"),
         (["--record", "record"], 2, "--cpu-moe cannot be combined with --record"),
-        (["-tp", "2"], 1, "--tensor-parallel-size 2 works on the processor only"),
+        (["-tp", "2"], 1, "--device emulated-cuda:1 names 1 device, but --tensor-parallel-size is 2"),
         (["-pp", "2"], 1, "--pipeline-parallel-size 2 works on the processor only"),
         (["--expert-memory", "1MiB"], 1, "--expert-memory is a size, but --device emulated-cuda:1 needs all experts in its memory"),
     ],

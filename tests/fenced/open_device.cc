@@ -3,7 +3,7 @@
 //   QUIRE_FENCED_BACKEND=N   on a FencedBackend that closes after every N operations
 //   QUIRE_TEST_DEVICE=NAME   emulated: on the emulated GPU; otherwise on the device of this name (engine/device.h)
 //
-// Without these, EngineOptions::device may be "emulated": the emulated GPU with few checks, for whole models. The program is linked
+// Without these, EngineOptions::device may be "emulated": the emulated GPU with few checks, for whole models, or several of them as ranks. The program is linked
 // with --wrap for open_device().
 #include <algorithm>
 #include <cstdlib>
@@ -26,7 +26,8 @@ std::unique_ptr<Backend> open_chosen(std::string_view name, CpuBackend& cpu) {
     return open_real(device, cpu);
   }
   const char* const close_after = std::getenv("QUIRE_FENCED_BACKEND");
-  if (close_after == nullptr && name == "emulated") return std::make_unique<cuda::CudaBackend>(cuda::open(1));
+  if (close_after == nullptr && name.substr(0, name.find(':')) == "emulated")
+    return std::make_unique<cuda::CudaBackend>(cuda::open(1));
   if (close_after == nullptr) return open_real(name, cpu);
   return std::make_unique<FencedBackend>(cpu, static_cast<unsigned>(std::max(1, std::atoi(close_after))));
 }

@@ -152,9 +152,10 @@ std::string check_whole_number(const std::string& text) {
 }
 
 void add_ranks_option(CLI::App& app, int& ranks) {
-  app.add_option("--tensor-parallel-size", ranks,
-                 "or -tp N: so many teams of threads share each layer's outputs and heads; the answers are the same "
-                 "(docs/scale.md)")
+  app.add_option(
+         "--tensor-parallel-size", ranks,
+         "or -tp N: so many teams of threads, or with --device cuda so many GPUs, share each layer's outputs and "
+         "heads; the answers are the same (docs/scale.md)")
       ->check(between(1, kMaxRanks))
       ->group(kComputeGroup)
       ->capture_default_str();
@@ -217,7 +218,13 @@ CLI::Option* add_kv_type(CLI::App& app, const char* flag, std::string& name, con
 
 CLI::Validator is_device() {
   const auto check = [](const std::string& text) {
-    return parse_device_name(text) ? "" : fmt::format("must be cpu, cuda or cuda:N, not '{}'", text);
+    for (size_t begin = 0; begin <= text.size();) {  // a list, for ranks
+      const size_t end = std::min(text.find(',', begin), text.size());
+      if (!parse_device_name(std::string_view(text).substr(begin, end - begin)))
+        return fmt::format("must be cpu, cuda or cuda:N, not '{}'", text);
+      begin = end + 1;
+    }
+    return std::string();
   };
   return {check, "cpu|cuda|cuda:N", ""};
 }
@@ -260,7 +267,9 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->group(kComputeGroup)
       ->capture_default_str();
   add_kernels_option(app, o.kernels);
-  app.add_option("--device", o.device, "what computes: cpu; cuda or cuda:N, an NVIDIA GPU (docs/cuda.md)")
+  app.add_option("--device", o.device,
+                 "what computes: cpu; cuda or cuda:N, an NVIDIA GPU; with -tp, cuda for the first ones, or a list "
+                 "such as cuda:0,cuda:2 (docs/cuda.md)")
       ->check(is_device())
       ->envname("QUIRE_DEVICE")
       ->group(kComputeGroup)

@@ -21,6 +21,7 @@ ordered_json memory_json(const MemoryPlan& plan) {
                        {"budget_bytes", plan.budget},
                        {"budget_flag", plan.own_memory ? "--gpu-memory-utilization" : "--memory"},
                        {"max_model_len", plan.cache.max_model_len}};
+  if (plan.devices > 1) json["devices"] = plan.devices;
   if (const auto& host = plan.host)
     json["host"] = {
         {"bytes", host->total()},     {"budget_bytes", host->budget},          {"weight_bytes", host->weights},
@@ -44,8 +45,10 @@ std::vector<std::string> memory_table(const ordered_json& memory) {
   for (const ordered_json& row : memory["rows"]) add(row["what"], row["bytes"], row["note"]);
   const bool has_host = memory.contains("host");
   add("total", memory["bytes"],
-      fmt::format("of {} MiB available (set with {})", memory["budget_bytes"].get<size_t>() / kMiB,
-                  memory["budget_flag"].get<std::string>()));
+      fmt::format(
+          "of {} MiB available (set with {}){}", memory["budget_bytes"].get<size_t>() / kMiB,
+          memory["budget_flag"].get<std::string>(),
+          memory.contains("devices") ? fmt::format(", on each of {} devices", memory["devices"].get<int>()) : ""));
   if (has_host) {
     const ordered_json& host = memory["host"];
     add("on the host", host["bytes"],

@@ -12,6 +12,7 @@
 #include "cuda/kernels/attention_plain.h"
 #include "cuda/kernels/attention_tiles.h"
 #include "cuda/kernels/attention_wide.h"
+#include "cuda/ranks/rank_gather.h"
 #include "kernels/kernels.h"
 
 namespace quire::cuda {
@@ -172,8 +173,11 @@ size_t AttentionMemory::bytes(const OperationLimits& limits) {
   return std::min(row * static_cast<size_t>(std::max(limits.max_rows, 1)), std::max(row, kUsual));
 }
 
-void attend(Stream& stream, AttentionLists& all_lists, const AttentionSpec& spec, std::span<const AttentionSpan> spans,
-            const AttentionMemory& memory) {
+namespace {
+
+// attend() for the heads in the cache.
+void attend_own(Stream& stream, AttentionLists& all_lists, const AttentionSpec& spec,
+                std::span<const AttentionSpan> spans, const AttentionMemory& memory) {
   const KvPages kv = kv_pages(spec.cache, spec.layer);
   const int group = spec.heads / kv.kv_heads;
   const AttentionShapes shapes = attention_shapes(kv, stream.facts());
@@ -211,6 +215,32 @@ void attend(Stream& stream, AttentionLists& all_lists, const AttentionSpec& spec
                                     reinterpret_cast<uintptr_t>(spec.out.data) % 16 == 0};
   run_tiles(stream, call, shapes.few, lists.few, memory);
   run_tiles(stream, call, shapes.many, lists.many, memory);
+}
+
+}  // namespace
+
+void attend(Stream& stream, AttentionLists& lists, const AttentionSpec& spec, std::span<const AttentionSpan> spans,
+            const AttentionMemory& memory) {
+  RankGather* const ranks = stream.ranks();
+  const LayerCache& layer = spec.cache.layout().layers()[static_cast<size_t>(spec.layer)];
+  // With fewer KV heads than ranks, each rank has the whole cache. Heads that share one KV head can be shared all the same.
+  if (!ranks || (layer.model_kv_heads == 0 && layer.kv_heads > 1))
+    return attend_own(stream, lists, spec, spans, memory);
+  const HeadShare own = head_share(ranks->number(), layer, spec.out, spec.heads);
+  const int first = own.queries.begin, count = own.queries.size();
+  if (count > 0) {
+    AttentionSpec part = spec;
+    part.q = spec.q.columns(first * layer.key_dim, count * layer.key_dim);
+    part.out = spec.out.columns(first * layer.value_dim, count * layer.value_dim);
+    part.heads = count;
+    if (part.slopes) part.slopes += first;
+    if (part.sinks) part.sinks += first;
+    attend_own(stream, lists, part, spans, memory);
+  }
+  int rows = 0;
+  for (const AttentionSpan& span : spans) rows = std::max(rows, span.row + span.rows);
+  const SharedColumns gathered[] = {own.attended};
+  ranks->gather(stream, gathered, rows);
 }
 
 }  // namespace quire::cuda

@@ -8,6 +8,7 @@
 #include "cuda/attention/kv_pages.h"
 #include "cuda/kernels/position.h"
 #include "cuda/kernels/rotations.h"
+#include "cuda/ranks/rank_gather.h"
 #include "kernels/kernels.h"
 
 namespace quire::cuda {
@@ -32,10 +33,16 @@ struct Part {
   int heads() const { return x.cols / dim; }
   bool has_norm() const { return x.cols > 0 && norm.norm.kind != NormKind::kNone; }
   bool by_head() const { return norm.groups == heads(); }
-  PositionHeads::Vectors vectors() const {
-    RunNorm run = run_norm(norm);
+  // own: the heads that are wanted.
+  PositionHeads::Vectors vectors(Share own) const {
+    if (x.cols == 0) own = {0, 0};
+    RunNorm run = run_norm(some_heads(norm, own.begin, own.size()));
     if (!has_norm() || !by_head()) run.kind = NormKind::kNone;
-    return {.data = Global<float>(x.data), .stride = x.stride, .heads = heads(), .dim = dim, .norm = run};
+    return {.data = Global<float>(x.data + ptrdiff_t{own.begin} * dim),
+            .stride = x.stride,
+            .heads = own.size(),
+            .dim = dim,
+            .norm = run};
   }
 };
 
@@ -107,11 +114,21 @@ void position_and_store(Stream& stream, AttentionLists& lists, const PositionArg
   const KvPages pages = kv_pages(args.cache, args.layer);
   const Part q{args.q, args.key_dim, args.q_norm}, k{args.k, args.key_dim, args.k_norm},
       v{args.v, args.value_dim, args.v_norm};
+  // Heads of this rank: those in its cache, and their queries. Norms of all heads together read all.
+  const LayerCache& layer = args.cache.layout().layers()[static_cast<size_t>(args.layer)];
+  const bool shares = stream.ranks() && layer.model_kv_heads > 0;
+  const Share own_kv{layer.first_kv_head, layer.first_kv_head + layer.kv_heads};
+  const Share own_q =
+      shares ? head_share(stream.ranks()->number(), layer, {}, args.heads).queries : Share{0, args.heads};
+  const auto own_or_all = [&](const Part& part, Share own) {
+    const bool joined_later = args.norm_after_rope && part.has_norm() && !part.by_head();
+    return shares && !joined_later ? own : Share{0, part.heads()};
+  };
   const PageRunList& runs = page_runs(stream, lists, spans, rotates_heads(pages.type));
   const int most_padded = padded_head(std::max(args.key_dim, args.value_dim));
-  PositionHeads heads{.q = q.vectors(),
-                      .k = k.vectors(),
-                      .v = v.vectors(),
+  PositionHeads heads{.q = q.vectors(own_or_all(q, own_q)),
+                      .k = k.vectors(own_or_all(k, own_kv)),
+                      .v = v.vectors(own_or_all(v, own_kv)),
                       .pages = pages,
                       .turn_key = head_turn(args.key_dim),
                       .turn_value = head_turn(args.value_dim),
@@ -155,6 +172,7 @@ void position_and_store(Stream& stream, AttentionLists& lists, const PositionArg
   heads.positions = false;
   heads.stores = true;
   heads.q.heads = 0;
+  if (shares) heads.k = k.vectors(own_kv);
   launch();
 }
 

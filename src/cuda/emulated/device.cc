@@ -18,6 +18,7 @@ struct EmulatedGraph final : Device::Graph {
 };
 
 constexpr std::align_val_t kHostAlignment{256};
+constexpr int kEmulatedDevices = 64;  // as many as ranks
 
 // Counts down to a failure.
 bool comes_due(std::optional<int64_t>& failure) {
@@ -180,9 +181,10 @@ void EmulatedDevice::run(Graph& graph) { run(static_cast<EmulatedGraph&>(graph).
 
 std::unique_ptr<Device> open(int index) {
   if (index == 0) return std::make_unique<EmulatedDevice>();
-  if (index == 1)
+  if (index > 0 && index < kEmulatedDevices)
     return std::make_unique<EmulatedDevice>(EmulatedOptions{.checks = {.races = false, .requests = false}});
-  throw invalid("there is no emulated device {}; there are 0, with all checks, and 1, with few", index);
+  throw invalid("there is no emulated device {}; there are 0, with all checks, and 1 to {}, with few", index,
+                kEmulatedDevices - 1);
 }
 
 }  // namespace quire::cuda

@@ -1,5 +1,5 @@
 // A device on the host's processor, which runs kernels slowly and finds their mistakes: for tests. cuda::open(0) makes one with all
-// checks; cuda::open(1) one that only checks bounds and alignment, for whole models.
+// checks; with a higher number one that only checks bounds and alignment, for whole models.
 #pragma once
 
 #include <cstddef>

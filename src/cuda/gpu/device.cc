@@ -37,6 +37,7 @@ class GpuDevice final : public Device {
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, index), "say what it is");
     facts_ = {.name = properties.name,
+              .number = index,
               .major = properties.major,
               .minor = properties.minor,
               .processors = properties.multiProcessorCount,
@@ -103,6 +104,10 @@ class GpuDevice final : public Device {
   void finish() override {
     use();
     check(cudaStreamSynchronize(stream_), "run a step");
+  }
+  void* stream() override {
+    use();
+    return stream_;
   }
 
   std::unique_ptr<Graph> record(std::span<const Launch> launches) override {

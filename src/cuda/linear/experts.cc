@@ -22,7 +22,14 @@ size_t gathered_bytes(const OperationLimits& limits, int cols) {
   return static_cast<size_t>(most_gathered_rows(limits)) * row_stride(cols) * sizeof(float);
 }
 
-const uint8_t* expert_panels(const Linear& w) { return reinterpret_cast<const uint8_t*>(w.weight.data); }
+// The panels of an expert's matrix that are this rank's.
+Share share_of(const Linear& w, RankNumber number) { return number.share(w.weight.panels()); }
+const uint8_t* expert_panels(const Linear& w, Share share) {
+  return reinterpret_cast<const uint8_t*>(w.weight.panel(share.begin));
+}
+const float* expert_bias(const Linear& w, Share share) {
+  return w.bias.empty() ? nullptr : w.bias.data() + ptrdiff_t{share.begin} * kPanel;
+}
 
 // A launch has one WeightShape for all experts.
 void expect_one_factor(std::span<const ExpertLinears> experts) {
@@ -67,7 +74,7 @@ ExpertMemory::~ExpertMemory() {
   if (memory_) device_.free(memory_);
 }
 
-const ExpertMemory::Layer& ExpertMemory::layer_of(InputBuffers& inputs, const ExpertArgs& args) {
+const ExpertMemory::Layer& ExpertMemory::layer_of(InputBuffers& inputs, const ExpertArgs& args, RankNumber number) {
   const auto found = layers_.find(args.experts.data());
   if (found != layers_.end()) return found->second;
   expect_one_factor(args.experts);
@@ -91,8 +98,9 @@ const ExpertMemory::Layer& ExpertMemory::layer_of(InputBuffers& inputs, const Ex
     bool some = false;
     for (const ExpertLinears& e : args.experts) {
       const Linear& w = linear_of(e);
-      matrices.push_back({expert_panels(w), with_up ? expert_panels(e.up) : nullptr, w.bias.data(),
-                          with_up ? e.up.bias.data() : nullptr});
+      const Share own = share_of(w, number);
+      matrices.push_back({expert_panels(w, own), with_up ? expert_panels(e.up, own) : nullptr, expert_bias(w, own),
+                          with_up ? expert_bias(e.up, own) : nullptr});
       transforms.push_back(inputs.view(w.transform));
       some = some || w.transform;
       inner.rotated = inner.rotated || (w.transform && w.transform->rotation.size != 0);
@@ -118,7 +126,9 @@ void ExpertMemory::run(Stream& stream, InputBuffers& inputs, const RouteMemory& 
   assert(rows == routes.rows());
   const RoutesAt& at = routes.routes();
   const ExpertLinears& any = args.experts[0];
-  const Layer& layer = layer_of(inputs, args);
+  RankGather* const ranks = stream.ranks();
+  const RankNumber number = ranks ? ranks->number() : RankNumber();
+  const Layer& layer = layer_of(inputs, args, number);
   const auto experts = static_cast<int>(args.experts.size());
   const int most = RouteMemory::most_gathered(rows, experts, at.used), chosen = rows * at.used;
   const Rows hidden = inner_.columns(0, any.up.weight.rows), results = out_.columns(0, args.x.cols);
@@ -137,13 +147,18 @@ void ExpertMemory::run(Stream& stream, InputBuffers& inputs, const RouteMemory& 
   };
   const auto run = [&](const Linear& w, const Inner& inner, const PreparedRows& in, const Rows& y, bool gated,
                        bool gates_target, bool nonlinear) {
+    const SharedColumns outputs{y, w.weight.panels(), kPanel};
+    const Share own = outputs.columns_of(share_of(w, number));
+    if (own.size() == 0) return;
+    PackedMatrix like = w.weight;
+    like.rows = own.size();
     project_parts(stream, in, input_form(mode, w),
-                  {.like = w.weight,
+                  {.like = like,
                    .parts = {.matrices = inner.matrices, .count = experts, .begins = at.offsets, .rows = at.counts},
                    .most_parts = std::min(experts, chosen),
                    .most_rows = rows,
                    .usual_rows = std::min(rows, (chosen + experts - 1) / experts),
-                   .y = y,
+                   .y = y.columns(own.begin, own.size()),
                    .gated = gated,
                    .gates_target = gates_target,
                    .f = nonlinear ? args.f : Nonlinearity::kNone,
@@ -158,21 +173,31 @@ void ExpertMemory::run(Stream& stream, InputBuffers& inputs, const RouteMemory& 
     run(any.up, layer.up, same_form ? in : prepare(any.up, layer.up, args.x, false), hidden, false, false, false);
   }
   run(first, layer.first, in, hidden, args.gated && together, !together, true);
+  const auto gather = [&](const Linear& w, const Rows& y, int count) {
+    if (!ranks) return;
+    const SharedColumns gathered[] = {{y, w.weight.panels(), kPanel}};
+    ranks->gather(stream, gathered, count);
+  };
+  gather(first, hidden, most);
   run(any.down, layer.down, prepare(any.down, layer.down, hidden, true), results, false, false, false);
 
+  // Of the weighted sums each rank has some columns, and the others' are gathered.
   const Target& target = args.target;
+  const SharedColumns sums{target.to, any.down.weight.panels(), kPanel};
+  const Share own = sums.columns_of(share_of(any.down, number));
   const size_t bytes = any.gate.weight.bytes() + any.up.weight.bytes() + any.down.weight.bytes();
-  stream.launch({.x = (target.to.cols + CombineExperts::kThreads - 1) / CombineExperts::kThreads,
+  stream.launch({.x = std::max(1, (own.size() + CombineExperts::kThreads - 1) / CombineExperts::kThreads),
                  .y = rows,
                  .threads = CombineExperts::kThreads},
                 CombineExperts{.routes = at,
-                               .results = {results.data, results.stride},
-                               .target = {target.to.data, target.to.stride},
+                               .results = {results.data + own.begin, results.stride},
+                               .target = {target.to.data + own.begin, target.to.stride},
                                .total = routes.total(),
                                .expert_bytes = bytes,
-                               .cols = target.to.cols,
+                               .cols = own.size(),
                                .scale = target.scale,
                                .accumulate = target.accumulate ? 1 : 0});
+  gather(any.down, target.to, rows);
 }
 
 }  // namespace quire::cuda

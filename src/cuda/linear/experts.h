@@ -8,6 +8,7 @@
 
 #include "cuda/linear/inputs.h"
 #include "cuda/linear/linear.h"
+#include "cuda/ranks/rank_gather.h"
 #include "cuda/route.h"
 #include "cuda/stream.h"
 #include "ops/experts.h"
@@ -43,7 +44,7 @@ class ExpertMemory {
     std::byte* memory = nullptr;
     Inner first, up, down;  // first: gate with up, or gate or up alone. up: where its format is not that of gate
   };
-  const Layer& layer_of(InputBuffers& inputs, const ExpertArgs& args);
+  const Layer& layer_of(InputBuffers& inputs, const ExpertArgs& args, RankNumber number);
 
   Device& device_;
   std::byte* memory_ = nullptr;

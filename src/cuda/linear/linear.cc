@@ -13,6 +13,7 @@
 #include "cuda/linear/linear_int8.h"
 #include "cuda/linear/linear_launch.h"
 #include "cuda/linear/linear_many_rows.h"
+#include "cuda/ranks/rank_gather.h"
 
 namespace quire::cuda {
 namespace {
@@ -62,6 +63,18 @@ LinearMatrix linear_matrix(Stream& stream, const Projection& p, bool together) {
           .y = p.y.data,
           .y_stride = static_cast<int32_t>(p.y.stride),
           .fours = in_fours(p.y, 0)};
+}
+
+// The outputs of some panels, as a matrix of its own.
+LinearMatrix some_panels(LinearMatrix m, Share panels) {
+  const ptrdiff_t first = ptrdiff_t{panels.begin} * kPanel, skipped = ptrdiff_t{panels.begin} * m.w.panel_bytes;
+  m.w.rows = std::min(panels.end * kPanel, m.w.rows) - panels.begin * kPanel;
+  m.data += skipped;
+  if (m.up != nullptr) m.up += skipped;
+  if (m.finish.bias != nullptr) m.finish.bias += first;
+  if (m.finish.up_bias != nullptr) m.finish.up_bias += first;
+  m.y += first;
+  return m;
 }
 
 void launch_codes(Stream& stream, Codes codes, const LinearLaunch& l) {
@@ -155,7 +168,14 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
     work.x = prepared_rows(in);
     work.matrices[matrices++] = m;
   };
+  RankGather* const ranks = stream.ranks();
+  std::array<SharedColumns, kMostTogether> gathered{};
+  size_t parts = 0;
   for (const Projection& p : list) {
+    PanelShare share{{0, p.w->weight.panels()}, false};
+    if (ranks) share = panel_share(ranks->number(), p.w->weight.rows, p.kv_heads);
+    if (share.gathered) gathered[parts++] = {p.y.columns(0, p.w->weight.rows), p.w->weight.panels(), kPanel};
+    if (share.panels.size() == 0) continue;
     // One pass has one WeightShape for both.
     const bool differ =
         p.up && (p.up->weight.format != p.w->weight.format || p.up->weight.factor != p.w->weight.factor);
@@ -163,18 +183,19 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
       // One after the other: y = x U^T + c, then y = f(x W^T + b) * y.
       assert(!p.accumulate);
       const Projection up{.w = p.up, .y = p.y, .as = p.as};
-      add(up, linear_matrix(stream, up, false));
+      add(up, some_panels(linear_matrix(stream, up, false), share.panels));
       run();
       LinearMatrix m = linear_matrix(stream, p, false);
       m.finish.gates_target = true;
       m.finish.up_bias = nullptr;
-      add(p, m);
+      add(p, some_panels(m, share.panels));
       run();
       continue;
     }
-    add(p, linear_matrix(stream, p, p.up != nullptr));
+    add(p, some_panels(linear_matrix(stream, p, p.up != nullptr), share.panels));
   }
   run();
+  if (parts > 0) ranks->gather(stream, std::span(gathered).first(parts), rows);
 }
 
 void project_parts(Stream& stream, const PreparedRows& x, Activations form, const PartProjection& p) {
@@ -198,12 +219,19 @@ void project_parts(Stream& stream, const PreparedRows& x, Activations form, cons
 void project_heads(Stream& stream, InputBuffers& inputs, const HeadProjections& heads, int rows, Activations mode) {
   if (rows == 0) return;
   const InputBuffers::HeadInputs in = inputs.prepare_heads(stream, mode, heads, rows);
+  const auto all = static_cast<int>(heads.matrices.size());
+  const Share own = stream.ranks() ? stream.ranks()->number().share(all) : Share{0, all};
   std::vector<PartMatrices> parts;
-  for (const Linear& w : heads.matrices) parts.push_back({panels_at(w.weight), nullptr, w.bias.data(), nullptr});
+  for (int h = own.begin; h < own.end; ++h) {
+    const Linear& w = heads.matrices[static_cast<size_t>(h)];
+    parts.push_back({panels_at(w.weight), nullptr, w.bias.data(), nullptr});
+  }
   const Linear& any = heads.matrices[0];
   const Activations form = input_form(mode, any);
-  const auto count = static_cast<int>(parts.size());
-  project_parts(stream, prepared_rows(in.first.of(form, any)), form,
+  const auto count = own.size();
+  PreparedRows x = prepared_rows(in.first.of(form, any));
+  x.data += ptrdiff_t{own.begin} * in.padded_rows * x.stride;
+  project_parts(stream, x, form,
                 {.like = any.weight,
                  .parts = {.matrices = stream.place(std::span<const PartMatrices>(parts)),
                            .count = count,
@@ -212,7 +240,10 @@ void project_heads(Stream& stream, InputBuffers& inputs, const HeadProjections& 
                  .most_parts = count,
                  .most_rows = rows,
                  .usual_rows = rows,
-                 .y = heads.y});
+                 .y = heads.y.columns(own.begin * heads.y_step, count * heads.y_step)});
+  if (!stream.ranks()) return;
+  const SharedColumns gathered[] = {{heads.y.columns(0, all * heads.y_step), all, heads.y_step}};
+  stream.ranks()->gather(stream, gathered, rows);
 }
 
 }  // namespace quire::cuda

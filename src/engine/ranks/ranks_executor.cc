@@ -5,13 +5,14 @@
 
 namespace quire {
 
-RanksExecutor::RanksExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape,
-                             RankGroup& group, Activations activations, const DecoderLimits& limits)
+RanksExecutor::RanksExecutor(const ModelConfig& config, std::span<const Weights* const> weights,
+                             const CacheShape& shape, RankGroup& group, Activations activations,
+                             const DecoderLimits& limits)
     : group_(group), parts_(shape.layout, group.size()) {
   for (int rank = 0; rank < ranks(); ++rank) {
     const CacheShape own{parts_.of(rank), shape.units, shape.states};
-    executors_.push_back(
-        std::make_unique<LocalExecutor>(config, weights, own, group_.backend(rank), activations, limits));
+    executors_.push_back(std::make_unique<LocalExecutor>(config, *weights[static_cast<size_t>(rank)], own,
+                                                         group_.backend(rank), activations, limits));
   }
 }
 

@@ -17,18 +17,20 @@ namespace quire {
 // does not depend on the number of ranks.
 class RanksExecutor final : public Executor {
  public:
-  // As LocalExecutor; shape: of the whole model. The group must outlive it.
-  RanksExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape, RankGroup& group,
-                Activations activations, const DecoderLimits& limits);
+  // As LocalExecutor; shape: of the whole model. weights: by rank, in memory of its backend; ranks of the processor may have the
+  // same. The group must outlive it.
+  RanksExecutor(const ModelConfig& config, std::span<const Weights* const> weights, const CacheShape& shape,
+                RankGroup& group, Activations activations, const DecoderLimits& limits);
 
   int ranks() const { return group_.size(); }
   LocalExecutor& rank(int rank) const { return *executors_[static_cast<size_t>(rank)]; }
   Backend& backend(int rank) { return group_.backend(rank); }
   // What the first rank has received.
-  const GatherCounts& gathered() const { return group_.communicator(0).counts(); }
+  const GatherCounts& gathered() const { return group_.received(0); }
 
   void launch(const ForwardInput& input) override;
   const ForwardOutput& wait() override { return executors_[0]->wait(); }
+  bool picks_logits() const override { return executors_[0]->picks_logits(); }
   void commit(const CacheChanges& changes) override;
   std::span<const std::byte> read(const CachePlace& place) override;
   void write(const CachePlace& place, std::span<const std::byte> bytes) override;

@@ -39,8 +39,9 @@ Replay::Replay(const RecordingHeader& header, const Model& model, Runtime& runti
   const CacheShape shape{layout_, header.units, header.states};
   if (ranks > 1) {
     ranks_ = std::make_unique<RankGroup>(runtime.cpu, ranks, runtime.team.size());
-    executor_ = std::make_unique<RanksExecutor>(model.config, model.weights, shape, *ranks_, activations_of(header),
-                                                header.limits);
+    const std::vector<const Weights*> weights(static_cast<size_t>(ranks), &model.weights);
+    executor_ =
+        std::make_unique<RanksExecutor>(model.config, weights, shape, *ranks_, activations_of(header), header.limits);
   } else {
     executor_ = std::make_unique<LocalExecutor>(model.config, model.weights, shape, runtime.backend(),
                                                 activations_of(header), header.limits);

@@ -31,8 +31,10 @@ std::string describe_job(const MatrixJob& job) {
   const PanelFormat& f = m.format;
   const MatrixSource& from = job.from;
   const Source& s = from.source;
-  return fmt::format("{} from {} {} {} {} {} {} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} {}\n", job.offset,
-                     s.name, s.first, s.run, s.step, s.rows, s.first_col, s.cols, s.transposed, s.stacked,
+  std::string panels;
+  if (job.part) panels = fmt::format("panels {} to {} ", job.part->begin, job.part->end);
+  return fmt::format("{}{} from {} {} {} {} {} {} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} {}\n", panels,
+                     job.offset, s.name, s.first, s.run, s.step, s.rows, s.first_col, s.cols, s.transposed, s.stacked,
                      from.file_rows, from.item, name(from.type), from.coded != nullptr, from.coded_cols,
                      static_cast<int>(f.codes), static_cast<int>(f.scale), static_cast<int>(f.zeros), f.zero, f.group,
                      fmt::join(f.table, ","), m.factor, m.rows, m.cols);
@@ -76,10 +78,10 @@ void pack_matrices(std::span<const MatrixJob> jobs, Backend& backend, std::byte*
   constexpr int kPanelsPerPiece = 16;
   size_t bytes = 0;
   for (const MatrixJob& job : jobs) {
-    for (int p = 0; p < job.matrix->panels(); p += kPanelsPerPiece)
-      pieces.push_back({&job, p, std::min(p + kPanelsPerPiece, job.matrix->panels())});
-    job.matrix->data = memory + job.offset;
-    bytes += job.matrix->bytes();
+    for (int p = job.panels().begin; p < job.panels().end; p += kPanelsPerPiece)
+      pieces.push_back({&job, p, std::min(p + kPanelsPerPiece, job.panels().end)});
+    job.matrix->data = job.data_in(memory);
+    bytes += job.bytes();
   }
   constexpr size_t kMostHeld = size_t{32} << 20;    // bytes packed between two releases
   constexpr size_t kBytesALoop = size_t{64} << 20;  // then models that share the team have a step: about 50 ms
@@ -90,7 +92,8 @@ void pack_matrices(std::span<const MatrixJob> jobs, Backend& backend, std::byte*
     return static_cast<size_t>(piece.end - piece.begin) * piece.job->matrix->layout.bytes;
   };
   const auto memory_of = [memory](const Piece& piece) {
-    return memory + piece.job->offset + static_cast<size_t>(piece.begin) * piece.job->matrix->layout.bytes;
+    const int first = piece.begin - piece.job->panels().begin;
+    return memory + piece.job->offset + static_cast<size_t>(first) * piece.job->matrix->layout.bytes;
   };
   // The piece's panels, for the host.
   const auto part_of = [](const Piece& piece, std::span<const std::byte> bytes) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "model/packing/load_meter.h"
 #include "model/packing/matrix_source.h"
 #include "model/packing/pack_file.h"
+#include "ops/communicator.h"
 
 namespace quire {
 
@@ -17,6 +19,15 @@ struct MatrixJob {
   PackedMatrix* matrix;
   MatrixSource from;
   size_t offset;  // in the memory for all matrices; a multiple of 64
+  // The only panels that are packed: those that one of several ranks computes with. `matrix` is the whole matrix all the same, so
+  // its data begins where panel 0 would be. nullopt: all.
+  std::optional<Share> part = {};
+
+  Share panels() const { return part.value_or(Share{0, matrix->panels()}); }
+  size_t bytes() const { return static_cast<size_t>(panels().size()) * matrix->layout.bytes; }
+  const std::byte* data_in(const std::byte* memory) const {
+    return memory + offset - static_cast<size_t>(panels().begin) * matrix->layout.bytes;
+  }
 };
 
 // Packs all matrices on all threads of the team. Throws Error naming `file` and tensor if a weight is not finite or a

@@ -7,6 +7,7 @@
 #include "kernels/rows.h"
 #include "ops/communicator.h"
 #include "ops/cpu/rows.h"
+#include "ops/ranks/shares.h"
 
 namespace quire {
 namespace {
@@ -27,33 +28,11 @@ size_t most_tiles(const AttentionOp::Limits& l) {
   return static_cast<size_t>(l.max_rows) * static_cast<size_t>(l.tiles_per_row);
 }
 
-// The heads of a layer that are this rank's.
-struct HeadShare {
-  Share queries;           // of the model's query heads
-  int first_kv = 0;        // of the model's KV heads: the first in the cache
-  SharedColumns attended;  // what the ranks then gather; without units: nothing
-};
-HeadShare head_share(const Compute& compute, const LayerCache& layer, const Rows& attended, int heads) {
+// This rank's heads of a layer; without other ranks, all.
+HeadShare own_heads(const Compute& compute, const LayerCache& layer, const Rows& attended, int heads) {
   if (!compute.ranks) return {.queries = {0, heads}, .attended = {}};
-  const int kv_heads = layer.model_kv_heads;
-  if (kv_heads == 0)  // the cache has all KV heads
-    return {.queries = compute.ranks->share(heads), .attended = {attended, heads, attended.cols / heads}};
-  const Share own = compute.ranks->share(kv_heads);
-  const int group = heads / kv_heads;
-  return {{own.begin * group, own.end * group}, own.begin, {attended, kv_heads, attended.cols / kv_heads}};
+  return head_share(number_of(*compute.ranks), layer, attended, heads);
 }
-
-// The heads of a norm from `first` on.
-HeadNorm some_heads(HeadNorm norm, int first, int count) {
-  norm.groups = count;
-  const size_t skipped = norm.weight_stride * static_cast<size_t>(first);
-  if (norm.norm.weight) norm.norm.weight += skipped;
-  if (norm.norm.bias) norm.norm.bias += skipped;
-  return norm;
-}
-
-// Whether a norm takes all heads together.
-bool joins_heads(const HeadNorm& norm, int heads) { return norm.norm.kind != NormKind::kNone && norm.groups != heads; }
 
 // What concerns the heads in this rank's cache. first_stored: of its KV heads, the first that goes there.
 struct OwnPosition {
@@ -63,7 +42,7 @@ struct OwnPosition {
 OwnPosition own_position(const Compute& compute, const PositionArgs& a) {
   const LayerCache& layer = a.cache.layout().layers()[static_cast<size_t>(a.layer)];
   if (!compute.ranks || layer.model_kv_heads == 0) return {a};
-  const HeadShare own = head_share(compute, layer, {}, a.heads);
+  const HeadShare own = own_heads(compute, layer, {}, a.heads);
   if (joins_heads(a.q_norm, a.heads) || joins_heads(a.k_norm, layer.model_kv_heads)) return {a, own.first_kv};
   PositionArgs args = a;
   args.heads = own.queries.size();
@@ -225,7 +204,7 @@ void AttentionOp::run(const Compute& compute, const AttentionSpec& spec, std::sp
   if (!compute.ranks) return run_tiles(compute, args, spans);
 
   const LayerCache& layer = spec.cache.layout().layers()[static_cast<size_t>(spec.layer)];
-  const HeadShare own = head_share(compute, layer, spec.out, spec.heads);
+  const HeadShare own = own_heads(compute, layer, spec.out, spec.heads);
   Share heads = own.queries;
   if (layer.model_kv_heads > 0) {  // the kernels see a model of these heads
     const int first = heads.begin;

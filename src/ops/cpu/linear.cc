@@ -11,6 +11,7 @@
 #include "ops/cpu/rows.h"
 #include "ops/cpu/tuning.h"
 #include "ops/input_observer.h"
+#include "ops/ranks/shares.h"
 
 namespace quire {
 namespace {
@@ -70,22 +71,6 @@ LinearArgs linear_args(const Compute& compute, const Inputs& x, const Projection
           .accumulate = p.accumulate};
 }
 
-// Panels of outputs that ranks share.
-struct PanelShare {
-  Share panels;
-  bool gathered;  // the other panels are needed, too
-};
-PanelShare panel_share(const Communicator& ranks, const Projection& p) {
-  const int panels = p.w->weight.panels(), heads = p.kv_heads;
-  if (heads >= ranks.ranks() && p.w->weight.rows % (heads * kPanel) == 0) {
-    const int of_head = p.w->weight.rows / heads / kPanel;
-    const Share share = ranks.share(heads);
-    return {{share.begin * of_head, share.end * of_head}, false};
-  }
-  if (panels == 1) return {{0, 1}, false};  // as fast computed as gathered
-  return {ranks.share(panels), true};
-}
-
 // The outputs of some panels, as a linear of its own. memory: for the matrices that it names.
 LinearArgs some_panels(LinearArgs args, Share panels, std::array<PackedMatrix, 2>& memory) {
   const auto cut = [&](const PackedMatrix& whole, PackedMatrix& part) {
@@ -112,7 +97,7 @@ void project_shared(const Compute& compute, const Inputs& x, std::span<const Pro
   static_assert(kMostTogether <= Communicator::kMostParts);
   size_t count = 0, parts = 0;
   for (const Projection& p : projections) {
-    const PanelShare share = panel_share(ranks, p);
+    const PanelShare share = panel_share(number_of(ranks), p.w->weight.rows, p.kv_heads);
     if (share.gathered) gathered[parts++] = {p.y.columns(0, p.w->weight.rows), p.w->weight.panels(), kPanel};
     if (share.panels.size() == 0) continue;
     args[count] = some_panels(linear_args(compute, x, p), share.panels, matrices[count]);

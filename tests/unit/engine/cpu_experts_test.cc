@@ -368,7 +368,8 @@ TEST(CpuExperts, AreRefusedWhereTheyCannotWork) {
   expect_error("--n-cpu-moe must be a number of layers, not -2", [](auto& o) { o.cpu_moe_layers = -2; });
   expect_error("--cpu-moe needs a GPU; add --device cuda", [](auto& o) { o.device = "cpu"; });
   expect_error("--cpu-moe cannot be combined with --gpu-layers 1", [](auto& o) { o.gpu_layers = 1; });
-  expect_error("--tensor-parallel-size 2 works on the processor only", [](auto& o) { o.tensor_parallel_size = 2; });
+  expect_error("--tensor-parallel-size 2 with --device emulated cannot be combined with --cpu-moe",
+               [](auto& o) { o.tensor_parallel_size = 2; });
   expect_error("--pipeline-parallel-size 2 works on the processor only", [](auto& o) { o.pipeline_parallel_size = 2; });
   expect_error("cannot be combined with --record", [](auto& o) { o.record = "/tmp/quire-unused.jsonl"; });
   expect_error("cannot be combined with --executor-process", [](auto& o) { o.executor_process = true; });

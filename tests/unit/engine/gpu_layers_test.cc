@@ -311,7 +311,8 @@ TEST(GpuLayers, AreRefusedWhereTheyCannotWork) {
   expect_error("--gpu-layers must be a number of layers, auto or all, not -3", [](auto& o) { o.gpu_layers = -3; });
   expect_error("--gpu-layers 1 needs a GPU; add --device cuda", [](auto& o) { o.device = "cpu"; });
   expect_error("--gpu-layers auto needs a GPU", [](auto& o) { o.device = "cpu", o.gpu_layers = kAutoGpuLayers; });
-  expect_error("--tensor-parallel-size 2 works on the processor only", [](auto& o) { o.tensor_parallel_size = 2; });
+  expect_error("--tensor-parallel-size 2 with --device emulated cannot be combined with --gpu-layers 1",
+               [](auto& o) { o.tensor_parallel_size = 2; });
   expect_error("--pipeline-parallel-size 2 works on the processor only", [](auto& o) { o.pipeline_parallel_size = 2; });
   expect_error("cannot be combined with --speculative early-exit",
                [](auto& o) { o.speculative = Speculation::kEarlyExit; });
