@@ -30,17 +30,17 @@ LONGEST = ["unit_kernels", "property_engine", "unit_quantize", "unit_server", "u
 # Under sanitizers, by the preset's name: what would take minutes and shows little that the rest does not.
 # asan: the kernels of instruction sets are compiled without sanitizers (CMakeLists.txt), so the tests that run on each set run on the
 # reference alone; caches of int8 and fp8 differ from those of int4 in these kernels only. Loops of slow expressions show that their time is
-# bounded; the expressions themselves are in other tests of unit_jinja.
+# bounded; the expressions themselves are in other tests of unit_jinja. Emulated devices as ranks have tests of their own beside one for each kind of layer.
 # tsan: suites in which threads meet, and do not run fibers, which it does not follow: the emulated GPU. Requests are parsed by one thread.
 PARTS = {
     "asan": {
         "unit_amx": "TileInstructions*:Packing*:SelfCheck*:FencedMemory*",
         "unit_kernels": "-KernelSets/*avx*:KernelSets/*amx",
         "unit_jinja": "-JinjaBounds.EndLoopsOfSlowExpressions",
-        "unit_engine": "-KernelSets/*avx*:KernelSets/*amx:Exactness.KernelSets*:All/Kinds.*_int8_cache*:All/Kinds.*_fp8_cache*",
+        "unit_engine": "-KernelSets/*avx*:KernelSets/*amx:Exactness.KernelSets*:All/Kinds.*_int8_cache*:All/Kinds.*_fp8_cache*:All/DeviceRankKinds.*",
     },
     "tsan": {
-        "unit_engine": "-All/Kinds*:KernelSets*:Exactness.*:OutOfMemory*:Recordings*:Kinds/*:GpuLayers.*:DeviceSampling.*EmulatedGpu:All/GpuLayerKinds.*:CpuExperts.*:All/CpuExpertKinds.*",
+        "unit_engine": "-All/Kinds*:KernelSets*:Exactness.*:OutOfMemory*:Recordings*:Kinds/*:GpuLayers.*:DeviceSampling.*EmulatedGpu:All/GpuLayerKinds.*:CpuExperts.*:All/CpuExpertKinds.*:DeviceRanks.*:All/DeviceRankKinds.*",
         "unit_server": "-BadRequests*",
     },
 }
