@@ -14,6 +14,7 @@
 #include "error_of.h"
 #include "fake_nccl/nccl.h"
 #include "unit/cuda/device_values.h"
+#include "unit/cuda/forwarding_device.h"
 #include "unit/cuda/in_ranks.h"
 
 namespace quire::cuda {
@@ -23,27 +24,12 @@ using testing::NcclCall;
 using testing::run_in_ranks;
 
 // An emulated device that has a number and a stream as a GPU has.
-class NumberedDevice final : public Device {
+class NumberedDevice final : public ForwardingDevice {
  public:
-  explicit NumberedDevice(int number) : facts_(device_.facts()) { facts_.number = number; }
+  explicit NumberedDevice(int number) : ForwardingDevice(device_), facts_(device_.facts()) { facts_.number = number; }
 
   const DeviceFacts& facts() const override { return facts_; }
-  size_t free_memory() const override { return device_.free_memory(); }
-  std::byte* allocate(size_t bytes) override { return device_.allocate(bytes); }
-  void free(std::byte* memory) override { device_.free(memory); }
-  std::byte* allocate_host(size_t bytes) override { return device_.allocate_host(bytes); }
-  void free_host(std::byte* memory) override { device_.free_host(memory); }
-  void upload(std::byte* to, const std::byte* from, size_t bytes) override { device_.upload(to, from, bytes); }
-  void download(std::byte* to, const std::byte* from, size_t bytes) override { device_.download(to, from, bytes); }
-  void copy(std::byte* to, const std::byte* from, size_t bytes) override { device_.copy(to, from, bytes); }
-  void upload_in_order(std::byte* to, const std::byte* from, size_t bytes) override {
-    device_.upload_in_order(to, from, bytes);
-  }
-  void run(std::span<const Launch> launches) override { device_.run(launches); }
-  void finish() override { device_.finish(); }
   void* stream() override { return this; }
-  std::unique_ptr<Graph> record(std::span<const Launch> launches) override { return device_.record(launches); }
-  void run(Graph& graph) override { device_.run(graph); }
 
  private:
   EmulatedDevice device_;

@@ -22,6 +22,7 @@
 #include "kernels/kernels.h"
 #include "ops/cpu/cpu_backend.h"
 #include "ops/cpu/recurrent.h"
+#include "unit/cuda/forwarding_device.h"
 
 namespace quire::cuda {
 namespace {
@@ -318,37 +319,23 @@ TEST(RecurrentLayersOnDevice, ContinueFromACopiedState) {
 }
 
 // A device that notes which launches of a stream are new to it, and which are repeated.
-class NotingDevice final : public Device {
+class NotingDevice final : public ForwardingDevice {
  public:
-  explicit NotingDevice(Device& device) : device_(device) {}
+  using ForwardingDevice::ForwardingDevice;
+  using ForwardingDevice::run;
   int recorded() const { return recorded_; }
   int repeated() const { return repeated_; }
 
-  const DeviceFacts& facts() const override { return device_.facts(); }
-  size_t free_memory() const override { return device_.free_memory(); }
-  std::byte* allocate(size_t bytes) override { return device_.allocate(bytes); }
-  void free(std::byte* memory) override { device_.free(memory); }
-  std::byte* allocate_host(size_t bytes) override { return device_.allocate_host(bytes); }
-  void free_host(std::byte* memory) override { device_.free_host(memory); }
-  void upload(std::byte* to, const std::byte* from, size_t bytes) override { device_.upload(to, from, bytes); }
-  void download(std::byte* to, const std::byte* from, size_t bytes) override { device_.download(to, from, bytes); }
-  void copy(std::byte* to, const std::byte* from, size_t bytes) override { device_.copy(to, from, bytes); }
-  void upload_in_order(std::byte* to, const std::byte* from, size_t bytes) override {
-    device_.upload_in_order(to, from, bytes);
-  }
-  void run(std::span<const Launch> launches) override { device_.run(launches); }
-  void finish() override { device_.finish(); }
   std::unique_ptr<Graph> record(std::span<const Launch> launches) override {
     ++recorded_;
-    return device_.record(launches);
+    return ForwardingDevice::record(launches);
   }
   void run(Graph& graph) override {
     ++repeated_;
-    device_.run(graph);
+    ForwardingDevice::run(graph);
   }
 
  private:
-  Device& device_;
   int recorded_ = 0, repeated_ = 0;
 };
 
