@@ -30,7 +30,8 @@ LONGEST = ["unit_kernels", "property_engine", "unit_quantize", "unit_server", "u
 # Under sanitizers, by the preset's name: what would take minutes and shows little that the rest does not.
 # asan: the kernels of instruction sets are compiled without sanitizers (CMakeLists.txt), so the tests that run on each set run on the
 # reference alone; caches of int8 and fp8 differ from those of int4 in these kernels only. Loops of slow expressions show that their time is
-# bounded; the expressions themselves are in other tests of unit_jinja. Emulated devices as ranks have tests of their own beside one for each kind of layer.
+# bounded; the expressions themselves are in other tests of unit_jinja.
+# DeviceRanks.* remain of the tests of emulated devices that are ranks.
 # tsan: suites in which threads meet, and do not run fibers, which it does not follow: the emulated GPU. Requests are parsed by one thread.
 PARTS = {
     "asan": {

@@ -22,8 +22,7 @@ struct ModelText {
 };
 
 ModelText load_model_text(const Checkpoint& checkpoint);
-// The chat template; nullopt: there is none. A source that is only a template's name is replaced by that template, or by
-// nothing. where: for messages.
+// Parses text.template_source, after replacing a template's name by the template. nullopt: there is none. where: for messages.
 std::optional<ChatTemplate> parse_chat_template(ModelText& text, const std::string& where);
 // Throws Error if the tokenizer has tokens that the model lacks.
 void check_vocabulary(const Checkpoint& checkpoint, const ModelText& text, const ModelConfig& config);

@@ -15,8 +15,8 @@ namespace quire {
 struct CalibrationSteps {
   int rows = 0;             // most of a step
   bool all_logits = false;  // the output matrix sees all rows, not only the last of each step
-  std::function<void(size_t row)> begin =
-      {};  // called before each step with its first row, counted over the whole text
+  // Called before each step with its first row, counted over the whole text.
+  std::function<void(size_t row)> begin = {};
 };
 
 // Each chunk is a prompt of its own. operations: of what computes the sequence. progress: in chunks; it may throw to stop.

@@ -107,7 +107,8 @@ LayerRange Calibration::part_from(int first) const {
                           [this](int layer) { return known_bytes_[static_cast<size_t>(layer)]; });
 }
 
-// All layers once, before what is wanted of their matrices is computed, unless there is room for everything together.
+// Runs all layers once for importance and the output matrix. If all fit into memory together, this is the run that gives
+// Gram matrices and samples, too.
 void Calibration::survey() {
   if (has_one_part()) {
     compute(0);
@@ -122,8 +123,8 @@ void Calibration::survey() {
   }
 }
 
-// with_known: what is wanted of the layers' matrices. with_output: what is wanted of the output matrix, if these are the last
-// layers, whose rows then come in smaller steps.
+// with_known: with the Gram matrices and samples of the layers. with_output: if these are the last layers, also with the
+// Gram matrix of the output matrix; rows then come in smaller steps.
 std::unique_ptr<InputCollector> Calibration::run(const LayerRange& part, bool with_known, bool with_output) {
   with_output &= wants_.output && part.end == model_.layers();
   std::unique_ptr<InputCollector> inputs;

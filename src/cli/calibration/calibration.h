@@ -26,11 +26,11 @@ CLI::Option* add_calibration_flags(CLI::App& command, CalibrationFlags& flags);
 // Says in the matrix what text it is of.
 void name_text(ImportanceMatrix& matrix, const CalibrationFlags& flags, const TextChunks& text);
 
-// Next to the output, where there is room for a model, or where the system keeps temporary files if there is none.
+// The folder of the output, which has room for a model; without an output, the system's temporary folder.
 std::filesystem::path folder_of_hidden_states(const std::string& output);
 
-// Layers compute the text some at a time, so that neither the model nor what is known of its inputs must fit into memory:
-// callers should ask for layers in their order. Deterministic.
+// Loads and runs some layers at a time, so that neither the model nor its Gram matrices need fit into memory. Callers should
+// ask for layers in their order. Deterministic.
 class Calibration {
  public:
   // At a time; a layer that has more is alone.
@@ -47,7 +47,7 @@ class Calibration {
   Calibration(EngineOptions engine, const CalibrationFlags& flags, const Wants& wants,
               const std::filesystem::path& folder, Progress& progress, std::function<void()> check);
 
-  // Of a layer's matrix, with what is wanted; null: of none, or nothing is known. Runs the layers up to it.
+  // Statistics of the inputs of a layer's matrix; runs the layers up to it. null: the matrix is of no layer, or had no inputs.
   std::shared_ptr<const InputStatistics> inputs_of(const Slot& slot);
   // Of the output matrix, which may be the embedding, too. nullptr: they are not wanted.
   std::shared_ptr<const InputStatistics> inputs_of_output();
@@ -67,11 +67,10 @@ class Calibration {
   const std::function<void()> check_;
   LayeredModel model_;
   const TextChunks text_;
-  std::vector<size_t> known_bytes_;         // of each layer: what is wanted of its matrices
-  LayerRange part_;                         // the layers that were computed last,
-  std::unique_ptr<InputCollector> inputs_;  // and what is known of them
-  // Of all layers, without what is wanted of their matrices.
-  std::vector<std::unique_ptr<InputCollector>> survey_;
+  std::vector<size_t> known_bytes_;                      // of each layer's Gram matrices and samples
+  LayerRange part_;                                      // the layers that ran last
+  std::unique_ptr<InputCollector> inputs_;               // of these layers
+  std::vector<std::unique_ptr<InputCollector>> survey_;  // of all layers, without Gram matrices and samples
   std::shared_ptr<const InputStatistics> of_output_;
 };
 
