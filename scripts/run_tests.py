@@ -118,12 +118,14 @@ def find_pytest():
     return venv / "bin/pytest"
 
 
-def run_pytest(build, pattern):
+def run_pytest(build, pattern, jobs):
     pytest = find_pytest()
     if pytest is None:
         return 0, 0, Counter({"end-to-end tests: tests/e2e/requirements.txt could not be installed": 1}), ""
     environment = dict(os.environ, QUIRE=str(build / "quire"))
-    return read_pytest([pytest, ROOT / "tests/e2e", *(["-k", pattern] if pattern else [])], environment)
+    # The tests of a file share servers, so they stay together.
+    beside = ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else []
+    return read_pytest([pytest, ROOT / "tests/e2e", *beside, *(["-k", pattern] if pattern else [])], environment)
 
 
 def run_python_tests():
@@ -179,12 +181,12 @@ def main():
     alone = [job for job in jobs if job[0].split()[0] in ALONE]  # also in other environments
     jobs = [job for job in jobs if job not in alone]
     jobs.sort(key=lambda job: LONGEST.index(job[0]) if job[0] in LONGEST else len(LONGEST))
-    # The end-to-end tests wait for answers, so nothing runs beside them either.
+    # The end-to-end tests wait for answers, so nothing but each other runs beside them either.
     kinds = [] if arguments.changed else arguments.kinds.split(",")
     texts = [text for text in arguments.filter if text not in ("e2e", "python")]
     if "e2e" in kinds and ("e2e" in arguments.filter or not arguments.filter or (texts and not jobs and not alone)):
         pattern = " or ".join(text for text in texts if not any(text in job[0] for job in jobs + alone))
-        alone.append(("e2e", lambda: run_pytest(arguments.build.resolve(), pattern)))
+        alone.append(("e2e", lambda: run_pytest(arguments.build.resolve(), pattern, arguments.jobs)))
     if "python" in kinds and (not arguments.filter or "python" in arguments.filter):
         alone.append(("python", run_python_tests))
 
