@@ -245,8 +245,13 @@ void LoadedModel::make_executor() {
   }
   if (!draft_model) return;
   if (!plan.stages.empty() && processes && runtime.rank + 1 < options.pipeline_parallel_size) return;
-  if (stages) return make_drafter(stages->last(), stages->backend(stages->stages() - 1));
-  for_each_rank([this](LocalExecutor& executor, Backend& backend) { make_drafter(executor, backend); });
+  if (stages) return make_drafter(*draft_model, target.weights, stages->last(), stages->backend(stages->stages() - 1));
+  for_each_rank([this, rank = size_t{0}](LocalExecutor& executor, Backend& backend) mutable {
+    const bool other = rank > 0 && !rank_weights.empty();
+    make_drafter(other ? *rank_draft_models[rank - 1] : *draft_model, other ? rank_weights[rank - 1] : target.weights,
+                 executor, backend);
+    ++rank;
+  });
 }
 
 void LoadedModel::make_stages() {
@@ -271,9 +276,10 @@ void LoadedModel::make_stages() {
   stages = std::make_unique<StagesExecutor>(target.config, parts, cache, *stage_group, plan.micro_batches, plan.limits);
 }
 
-void LoadedModel::make_drafter(LocalExecutor& executor, Backend& backend) const {
-  executor.set_drafter(draft_model->make_network({target.config, target.weights, executor.cache(), backend,
-                                                  plan.activation_type, executor.decoder(), plan.limits}));
+void LoadedModel::make_drafter(DraftModel& drafter, const Weights& weights, LocalExecutor& executor,
+                               Backend& backend) const {
+  executor.set_drafter(drafter.make_network(
+      {target.config, weights, executor.cache(), backend, plan.activation_type, executor.decoder(), plan.limits}));
 }
 
 template <class F>
@@ -304,14 +310,17 @@ void LoadedModel::add_adapter(const AdapterOption& option, const Checkpoint& che
   const AdapterFiles files = AdapterFiles::open(option.path);
   const AdapterFacts facts = check_adapter(files, checkpoint, target.config);
   adapters.check(option.name, facts);
-  const AdapterLease added =
-      adapters.add({option.name, option.path, facts.bytes,
-                    load_adapter(files, checkpoint, target.config, target.weights, runtime.backend(), runtime.team)});
-  set_adapter(added->number, added->adapter);
+  const auto load = [&](const Weights& weights, Backend& backend) {
+    return load_adapter(files, checkpoint, target.config, weights, backend, runtime.team);
+  };
+  const AdapterLease added = adapters.add({option.name, option.path, facts.bytes, load_by_rank(load)});
+  set_adapter(added->number, added->by_rank);
 }
 
-void LoadedModel::set_adapter(int number, const Adapter& adapter) {
-  for_each_rank([&](LocalExecutor& executor, Backend&) { executor.decoder().set_adapter(number, adapter); });
+void LoadedModel::set_adapter(int number, std::span<const Adapter> by_rank) {
+  for_each_rank([&, rank = size_t{0}](LocalExecutor& executor, Backend&) mutable {
+    executor.decoder().set_adapter(number, by_rank[std::min(rank++, by_rank.size() - 1)]);
+  });
 }
 
 void LoadedModel::load_control_vectors() {
@@ -428,7 +437,12 @@ void LoadedModel::load_drafters(const Checkpoint& checkpoint, const DrafterFacts
   if (!named.model) return;
   const size_t left = plan.budget - std::min(plan.budget, target.weights.matrix_bytes);
   try {
-    draft_model = DraftModel::load(*named.model, options, checkpoint, target, runtime.backend(), runtime.team, left);
+    const auto load = [&](Backend& backend) {
+      return DraftModel::load(*named.model, options, checkpoint, target, backend, runtime.team, left);
+    };
+    for (size_t rank = 1; rank <= rank_weights.size(); ++rank)
+      rank_draft_models.push_back(load(*runtime.devices()[rank]));
+    draft_model = load(runtime.backend());
   } catch (const Error& e) {
     // Nobody has asked for this drafter by name.
     if (options.speculative != Speculation::kAuto || named.model != DrafterKind::kMtp) throw;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,8 @@ struct LoadedModel {
   std::unique_ptr<ProcessesExecutor> processes;
   std::unique_ptr<TextDrafters> text_drafters;  // nullptr: no speculation
   std::unique_ptr<DraftModel> draft_model;      // nullptr: no drafter computes
+  // Those that make the networks of the ranks of `rank_weights`.
+  std::vector<std::unique_ptr<DraftModel>> rank_draft_models;
   CacheShape cache;
   std::unique_ptr<LocalExecutor> local;
   std::unique_ptr<RanksExecutor> ranks;
@@ -78,8 +81,11 @@ struct LoadedModel {
 
   // As Engine::add_adapter(). No step may run meanwhile.
   void add_adapter(const AdapterOption& option);
-  // As Decoder::set_adapter(), on each rank.
-  void set_adapter(int number, const Adapter& adapter);
+  // load(weights, backend), an Adapter, for each rank that has memory of its own: by rank, or one for all.
+  template <class Load>
+  std::vector<Adapter> load_by_rank(const Load& load) const;
+  // As Decoder::set_adapter(), on each rank. by_rank: as load_by_rank().
+  void set_adapter(int number, std::span<const Adapter> by_rank);
 
  private:
   size_t plan_within(size_t left, size_t host_left, const ModelFacts& facts, int max_logits);
@@ -96,10 +102,18 @@ struct LoadedModel {
   // f(executor, its backend) for each rank or stage.
   template <class F>
   void for_each_rank(F f);
-  void make_drafter(LocalExecutor& executor, Backend& backend) const;
+  void make_drafter(DraftModel& drafter, const Weights& weights, LocalExecutor& executor, Backend& backend) const;
   void settle_memory(ModelFacts& facts, size_t memory_before, int max_logits);
   void describe(const Checkpoint& checkpoint);
   void describe_memory();
 };
+
+template <class Load>
+std::vector<Adapter> LoadedModel::load_by_rank(const Load& load) const {
+  std::vector<Adapter> by_rank;
+  by_rank.push_back(load(target.weights, runtime.backend()));
+  for (const Weights& other : rank_weights) by_rank.push_back(load(other, *runtime.devices()[by_rank.size()]));
+  return by_rank;
+}
 
 }  // namespace quire

@@ -84,14 +84,19 @@ OperationsBytes operations_of_machine(const Machine& machine) {
   return machine.operations_bytes ? machine.operations_bytes : CpuBackend::operations_bytes_with(machine.threads);
 }
 
+// Whose operations also exchange what they compute, if devices are ranks.
+Machine rank_machine(Machine machine, const MemoryPlan& plan) {
+  if (plan.devices == 1) return machine;
+  machine.operations_bytes = [usual = machine.operations_bytes, ranks = plan.devices](OperationLimits limits) {
+    limits.ranks = ranks;
+    return usual(limits);
+  };
+  return machine;
+}
+
 // Of the target model.
 Machine target_machine(Machine machine, const ModelConfig& config, const MemoryPlan& plan) {
-  if (plan.devices > 1) {
-    machine.operations_bytes = [usual = machine.operations_bytes, ranks = plan.devices](OperationLimits limits) {
-      limits.ranks = ranks;
-      return usual(limits);
-    };
-  }
+  machine = rank_machine(std::move(machine), plan);
   const int cpu_moe_layers = plan.cpu_moe_layers;
   if (cpu_moe_layers == 0) return machine;
   machine.operations_bytes = [usual = operations_of_machine(machine),
@@ -293,13 +298,8 @@ ModelFacts read_model_facts(const Checkpoint& checkpoint, const EngineOptions& o
   facts.config = read_model_config(checkpoint);
   facts.weights = check_weights(checkpoint, facts.config);
   facts.drafters = read_drafter_facts(options, checkpoint, facts.config, facts.weights.output);
-  if (options.tensor_parallel_size > 1 && uses_device(options)) {
+  if (options.tensor_parallel_size > 1 && uses_device(options))
     facts.rank_bytes = largest_rank_bytes(checkpoint, facts.config, options.tensor_parallel_size);
-    if (facts.drafters.named.model && options.speculative == Speculation::kAuto) {
-      facts.drafters.problem = "several devices share the model";
-      facts.drafters.drop_model();
-    }
-  }
   for (const AdapterOption& adapter : options.adapters) {
     const AdapterFacts one = check_adapter(AdapterFiles::open(adapter.path), checkpoint, facts.config);
     facts.adapters.rank = std::max(facts.adapters.rank, one.rank);
@@ -393,7 +393,7 @@ MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, cons
   const size_t stages_here = machine.one_rank || shares_layers ? 1 : plan.stages.size();
   plan.control_vectors = facts.control_vectors * std::max(static_cast<size_t>(plan.ranks), stages_here);
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
-  plan_drafters(facts, o, machine, plan);
+  plan_drafters(facts, o, rank_machine(machine, plan), plan);
   if (machine.one_rank && plan.stages.empty()) plan.activations += 2 * ProcessRanks::kBlockBytes;
   plan.cached = machine.one_rank || plan.devices > 1 ? plan.layout.of_largest_rank(o.tensor_parallel_size)
                                                      : plan.layout.of_all_ranks(plan.ranks);

@@ -59,13 +59,16 @@ std::vector<BenchTest> tests_of(const BenchOptions& o) {
 }
 
 // They must outlive the decoder's last step.
-std::vector<Adapter> random_adapters(LoadedModel& model, const BenchOptions& o) {
-  std::vector<Adapter> adapters;
-  for (int i = 0; i < o.adapters; ++i)
-    adapters.push_back(random_adapter(model.target.config, model.target.weights, o.adapter_modules, o.adapter_rank,
-                                      static_cast<uint64_t>(i), model.runtime.backend(), model.runtime.team));
-  if (!adapters.empty() && adapters[0].changes.empty())
-    throw unsupported("{} has no linears that these adapters can change", model.info.name);
+std::vector<std::vector<Adapter>> random_adapters(LoadedModel& model, const BenchOptions& o) {
+  std::vector<std::vector<Adapter>> adapters;
+  for (int i = 0; i < o.adapters; ++i) {
+    adapters.push_back(model.load_by_rank([&](const Weights& weights, Backend& backend) {
+      return random_adapter(model.target.config, weights, o.adapter_modules, o.adapter_rank, static_cast<uint64_t>(i),
+                            backend, model.runtime.team);
+    }));
+    if (adapters[0][0].changes.empty())
+      throw unsupported("{} has no linears that these adapters can change", model.info.name);
+  }
   for (int i = 0; i < o.adapters; ++i) model.set_adapter(i, adapters[static_cast<size_t>(i)]);
   return adapters;
 }
@@ -92,8 +95,8 @@ void measure_speed(const BenchOptions& o, bool follows, std::vector<BenchTest> t
   }
   if (o.profile && model.plan.shares_layers())
     throw unsupported("--profile shows the operations of one stage; leave out --gpu-layers {}", model.plan.gpu_layers);
-  const std::vector<Adapter> adapters = random_adapters(model, o);
-  ModelBench bench(model, tests, progress, adapters);
+  const std::vector<std::vector<Adapter>> adapters = random_adapters(model, o);
+  ModelBench bench(model, tests, progress, adapters.empty() ? nullptr : &adapters[0][0]);
   report.model = model.info;
   report.results = bench.run(o.repetitions);
   if (!o.profile) return;

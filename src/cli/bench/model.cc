@@ -78,18 +78,17 @@ void reserve_cache(EngineOptions& engine, std::span<const BenchTest> tests) {
   if (planned < needed) engine.kv_cache_bytes = needed;
 }
 
-ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress,
-                       std::span<const Adapter> adapters)
+ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress, const Adapter* adapter)
     : model_(model),
       compute_(model.runtime.cpu.compute(model.plan.activation_type)),
       tests_(std::move(tests)),
       work_(model_work(model.target.config, model.target.weights, compute_.activations, model.cache.layout.type())),
-      machine_(compute_, units_with(work_, !adapters.empty())),
+      machine_(compute_, units_with(work_, adapter != nullptr)),
       scratch_(static_cast<size_t>(model.runtime.team.size())),
       progress_(progress) {
-  if (!adapters.empty()) {
-    adapter_work_.bytes = static_cast<double>(adapters[0].memory.size());
-    for (const auto& [linear, change] : adapters[0].changes) {
+  if (adapter) {
+    adapter_work_.bytes = static_cast<double>(adapter->memory.size());
+    for (const auto& [linear, change] : adapter->changes) {
       for (const Linear* w : {&change.down, &change.up})
         adapter_work_.multiply_adds[static_cast<size_t>(Activations::kF32)] +=
             static_cast<double>(w->weight.rows) * w->weight.cols;

@@ -62,9 +62,8 @@ void reserve_cache(EngineOptions& engine, std::span<const BenchTest> tests);
 class ModelBench {
  public:
   // Fills the cache to the depth that the tests need. Throws Error if it is too small. The model must outlive it.
-  // adapters: of the tests, all of one size; the decoder knows them by their indices.
-  ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress,
-             std::span<const Adapter> adapters = {});
+  // adapter: one of the tests', which are all of one size; the decoder knows them by their indices.
+  ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress, const Adapter* adapter = nullptr);
 
   // Takes turns over all tests, `repetitions` times, so that changes of the machine's speed affect all of them.
   std::vector<BenchResult> run(int repetitions);

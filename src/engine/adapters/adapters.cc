@@ -74,7 +74,7 @@ AdapterLease Adapters::find(std::string_view name) const {
 std::vector<AdapterInfo> Adapters::list() const {
   const std::lock_guard lock(mutex_);
   std::vector<AdapterInfo> all;
-  for (const AdapterLease& a : named_) all.push_back({a->name, a->path, a->adapter.rank, a->bytes});
+  for (const AdapterLease& a : named_) all.push_back({a->name, a->path, a->by_rank[0].rank, a->bytes});
   return all;
 }
 

@@ -15,9 +15,9 @@ namespace quire {
 
 struct LoadedAdapter {
   std::string name, path;
-  size_t bytes;  // that its matrices take, at most
-  Adapter adapter;
-  int number = -1;  // Span::adapter; no other adapter has it while this one lives
+  size_t bytes;                  // that its matrices take, at most
+  std::vector<Adapter> by_rank;  // one; or one for each rank with memory of its own
+  int number = -1;               // Span::adapter; no other adapter has it while this one lives
 };
 // A request holds one until its last sequence has ended. So an adapter that is removed stays for those that run.
 using AdapterLease = std::shared_ptr<const LoadedAdapter>;

@@ -44,7 +44,7 @@ CacheNeeds PageCache::needs() const {
 
 void PageCache::begin(Sequence& s) const {
   const RequestState& r = *s.request;
-  const std::string_view adapter = r.adapter_lease ? std::string_view(r.adapter_lease->adapter.identity) : "";
+  const std::string_view adapter = r.adapter_lease ? std::string_view(r.adapter_lease->by_rank[0].identity) : "";
   s.cached.root = root_key(shared_.identity(), r.tenant, r.cache_salt, r.rope_variant, adapter);
   s.cached.keys.reserve(s.tokens.capacity() / kPageTokens);
   s.pages = PageTable(shared_.groups());

@@ -18,10 +18,8 @@ void check_device_ranks(const ModelFacts& facts, const EngineOptions& o) {
     refuse(fmt::format("--gpu-layers {}, which is less than the model's {} layers; leave one of them out", o.gpu_layers,
                        layers));
   if (o.cpu_moe_layers != 0) refuse("--cpu-moe or --n-cpu-moe; leave one of them out");
-  if (!o.adapters.empty() || loads_adapters(o))
-    refuse("adapters (--lora, --lora-memory, --max-loras); leave them out, or use one device");
-  if (facts.drafters.named.model)
-    refuse("a drafter that computes; use --speculative ngram, another drafter of texts, or off");
+  // The rows of these tokens are on several devices.
+  if (facts.drafters.named.model && !o.draft_vocabulary.empty()) refuse("--draft-vocabulary; leave it out");
   if (o.executor_process) refuse("--executor-process; leave one of them out");
 }
 

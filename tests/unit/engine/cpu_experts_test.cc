@@ -280,8 +280,9 @@ TEST(CpuExperts, WorkTogetherWithAdapters) {
   LoadedModel model(o, 64);
   const TokenIds ids = random_tokens(1, 20);
   const auto plain = all_logits(model, ids, 20);
-  const Adapter adapter =
-      random_adapter(model.target.config, model.target.weights, {}, 8, 1, model.runtime.backend(), model.runtime.team);
+  const auto adapter = model.load_by_rank([&](const Weights& weights, Backend& backend) {
+    return random_adapter(model.target.config, weights, {}, 8, 1, backend, model.runtime.team);
+  });
   model.set_adapter(0, adapter);
   const auto adapted = all_logits(model, ids, 20, 0);
   EXPECT_TRUE(same_bits(adapted, all_logits(model, ids, 7, 0)));

@@ -23,6 +23,7 @@
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/several_ranks.h"
 #include "unit/engine/tiny_engine.h"
+#include "unit/model/edited_adapter.h"
 
 namespace quire {
 namespace {
@@ -176,6 +177,23 @@ TEST(DeviceRanks, TakeThePlannedMemoryOfEachDevice) {
   }
 }
 
+// So do drafters and adapters, which each device has whole.
+TEST(DeviceRanks, PlanTheMemoryOfDraftersAndAdapters) {
+  testing::EditedAdapter adapter("llama");
+  EngineOptions o = testing::drafted_options([](EngineOptions& d) {
+    d.speculative = Speculation::kDraft;
+    d.draft_model = d.model;
+  });
+  o.device = tested_device();
+  o.tensor_parallel_size = 2;
+  o.adapters = {{"one", adapter.write()}};
+  const LoadedModel model(o, 64);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const cuda::EmulatedDevice& device = emulated(model.runtime, rank);
+    EXPECT_LE(device.facts().memory - device.free_memory(), model.plan.total() + (size_t{1} << 20)) << rank;
+  }
+}
+
 // A device that has no memory for a moment ends the requests of the step; later ones are answered as ever.
 TEST(DeviceRanks, EndTheRequestsOfAStepInWhichOneFails) {
   const EngineOptions o = gpu_options(golden_kind("olmoe"), 2);
@@ -237,9 +255,10 @@ TEST(DeviceRanks, AreRefusedWhereTheyCannotWork) {
   const std::string with = "--tensor-parallel-size 2 with --device emulated cannot be combined with ";
   expect_error(with + "--gpu-layers 1, which is less", [](auto& o) { o.gpu_layers = 1; });
   expect_error(with + "--cpu-moe or --n-cpu-moe", [](auto& o) { o.cpu_moe_layers = kAllCpuMoeLayers; });
-  expect_error(with + "adapters", [](auto& o) { o.max_adapters = 1; });
-  expect_error(with + "a drafter that computes",
-               [](auto& o) { o.speculative = Speculation::kDraft, o.draft_model = o.model; });
+  expect_error(with + "--draft-vocabulary", [](auto& o) {
+    o.speculative = Speculation::kDraft, o.draft_model = o.model;
+    o.draft_vocabulary = (golden_dir() / "drafters/eagle/frequent.json").string();
+  });
   expect_error(with + "--executor-process", [](auto& o) { o.executor_process = true; });
   expect_error("--pipeline-parallel-size 2 works on the processor only", [](auto& o) { o.pipeline_parallel_size = 2; });
   expect_error("--expert-memory is a size", [](auto& o) { o.expert_bytes = size_t{1} << 20; });
@@ -254,18 +273,64 @@ TEST(DeviceRanks, AreRefusedWhereTheyCannotWork) {
   EXPECT_NE(error_of([&] { engine.explain({.tokens = {1, 2}}); }).find("several devices"), std::string::npos);
 }
 
-// Without being asked for, a model's own drafter is left out; drafters of texts work.
-TEST(DeviceRanks, DraftFromTextsOnly) {
-  EngineOptions o = gpu_options(golden_kind("deepseek_v3"), 2);
-  o.speculative = Speculation::kAuto;
-  EXPECT_EQ(error_of([&] { LoadedModel model(o, 64); }), "");
-  o = testing::drafted_options([](EngineOptions& d) { d.speculative = Speculation::kNgram; });
-  o.device = "emulated";
+// Each device has the whole drafter, and computes its share.
+TEST(DeviceRanks, AnswerAsOneDeviceWithEveryDrafter) {
+  const EngineOptions choices[] = {
+      testing::drafted_options([](EngineOptions& o) { o.speculative = Speculation::kNgram; }),
+      testing::drafted_options([](EngineOptions& o) { o.speculative = Speculation::kEarlyExit; }),
+      testing::drafted_options([](EngineOptions& o) {
+        o.speculative = Speculation::kDraft;
+        o.draft_model = o.model;
+      }),
+      testing::drafted_options([](EngineOptions& o) {
+        o.speculative = Speculation::kEagle;
+        o.eagle_head = testing::golden("drafters/eagle");
+      }),
+      testing::drafted_options([](EngineOptions& o) {
+        o.speculative = Speculation::kMedusa;
+        o.medusa_heads = testing::golden("drafters/medusa");
+      }),
+      testing::drafted_options([](EngineOptions& o) { testing::use_mtp(o, "deepseek_v3"); }),
+  };
+  const std::vector<Request> requests = {seeded_request(random_tokens(1, 20), 8),
+                                         seeded_request(random_tokens(2, 9), 8)};
+  for (EngineOptions o : choices) {
+    o.device = tested_device();
+    Engine one(o);
+    o.tensor_parallel_size = 2;
+    Engine several(o);
+    const auto expected = answers_together(one, requests), got = answers_together(several, requests);
+    const std::string what = o.model + " drafter " + std::to_string(static_cast<int>(o.speculative));
+    for (size_t i = 0; i < requests.size(); ++i) expect_same(expected[i][0], got[i][0], what);
+    EXPECT_GT(several.stats().drafted_tokens, 0u) << what;
+    EXPECT_EQ(several.stats().accepted_tokens, one.stats().accepted_tokens) << what;
+  }
+}
+
+// An adapter is in the memory of each device; it may come later, and go.
+TEST(DeviceRanks, AnswerAsOneDeviceWithAdapters) {
+  testing::EditedAdapter all("llama"), some("llama_rslora");
+  all.draw(1);
+  some.draw(2);
+  EngineOptions o = gpu_options((golden_dir() / "models/llama").string(), 1);
+  o.adapters = {{"all", all.write()}};
+  o.adapter_bytes = size_t{1} << 20;
+  o.max_adapter_rank = 8;
   Engine one(o);
-  o.tensor_parallel_size = 2;
+  o.tensor_parallel_size = most_ranks();
   Engine several(o);
-  const std::vector<Request> requests = {seeded_request(random_tokens(1, 20), 6)};
-  expect_same(answers_together(one, requests)[0][0], answers_together(several, requests)[0][0]);
+  std::vector<Request> requests;
+  for (const char* adapter : {"", "all", "some"}) {
+    requests.push_back(seeded_request(random_tokens(1, 20), 6));
+    requests.back().adapter = adapter;
+  }
+  const std::string path = some.write();
+  for (Engine* engine : {&one, &several}) engine->add_adapter({"some", path});
+  const auto expected = answers_together(one, requests), got = answers_together(several, requests);
+  for (size_t i = 0; i < requests.size(); ++i) expect_same(expected[i][0], got[i][0], requests[i].adapter);
+  EXPECT_NE(expected[0][0].tokens, expected[1][0].tokens);
+  several.remove_adapter("all");
+  expect_same(expected[2][0], testing::answer(several, requests[2]));
 }
 
 }  // namespace
