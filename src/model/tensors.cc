@@ -1,6 +1,7 @@
 #include "model/tensors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 namespace quire {
@@ -338,6 +339,12 @@ Source find_source(const ModelConfig& config, const Slot& slot, FileKind kind, c
   if (slot.tensor == Tensor::kDecay && kind == FileKind::kHf) source.change = Change::kMinusExp;
   if (spelling.place) spelling.place(config, slot, source);
   return source;
+}
+
+float changed(float x, Change change) {
+  if (change == Change::kPlusOne) return x + 1;
+  // By way of double, so that no C library's rounding changes a bit.
+  return change == Change::kMinusExp ? -static_cast<float>(std::exp(static_cast<double>(x))) : x;
 }
 
 std::vector<std::string> vector_names(const Source& source, std::span<const int> shape) {

@@ -130,6 +130,8 @@ enum class Change : uint8_t {
   kMinusExp,   // -exp(x)
   kTranspose,  // swaps two dimensions
 };
+// A number after that.
+float changed(float x, Change change);
 
 // What is done for each tensor.
 class TensorVisitor {

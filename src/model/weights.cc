@@ -1,20 +1,18 @@
 #include "model/weights.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <cmath>
 #include <functional>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <set>
-#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
-#include "model/families.h"
+#include "model/loading/check_gates.h"
+#include "model/loading/used_tensors.h"
+#include "model/loading/vector_list.h"
+#include "model/loading/weight_counts.h"
 #include "model/packing/expert_store.h"
 #include "model/packing/pack_experts.h"
 #include "model/packing/pack_matrices.h"
@@ -22,10 +20,8 @@
 #include "model/quantized/module_tensors.h"
 #include "model/quantized/quantization.h"
 #include "model/quantized/slot_codes.h"
-#include "model/tensor_finder.h"
 #include "model/tensors.h"
 #include "ops/backend.h"
-#include "quant/blocks.h"
 #include "quant/gguf_blocks.h"
 
 namespace quire {
@@ -45,17 +41,6 @@ bool same_vector(std::span<const uint64_t> a, std::span<const uint64_t> b, Chang
   return change == Change::kTranspose ? without_ones(a) == without_ones(b) : product(a) == product(b);
 }
 
-// What a model that also sees or hears has beside its text model, and layers for predicting several tokens.
-constexpr std::string_view kOtherModalities[] = {"model.visual.",
-                                                 "visual.",
-                                                 "vision_tower.",
-                                                 "model.vision_tower.",
-                                                 "mtp.",
-                                                 "multi_modal_projector.",
-                                                 "model.multi_modal_projector.",
-                                                 "audio_tower.",
-                                                 "model.audio_tower."};
-
 // First checks and lists every tensor, reading no data; then allocates once and reads them all.
 class Loader : public TensorVisitor {
  public:
@@ -64,15 +49,11 @@ class Loader : public TensorVisitor {
          int host_layers = 0)
       : checkpoint_(checkpoint),
         config_(config),
-        kind_(checkpoint.gguf() ? FileKind::kGguf : FileKind::kHf),
-        spelling_(spelling_of(checkpoint)),
-        finder_(checkpoint, config, spelling_),
-        quantization_(checkpoint.hf() ? read_quantization(*checkpoint.hf()) : std::nullopt),
+        tensors_(checkpoint, config),
+        counts_(config),
         part_(part),
         apart_(apart),
-        host_layers_(host_layers),
-        layer_bytes_(config.layers.size()),
-        expert_layer_bytes_(config.layers.size()) {
+        host_layers_(host_layers) {
     assert(!apart || host_layers == 0);
   }
 
@@ -84,7 +65,7 @@ class Loader : public TensorVisitor {
     shape.push_back(static_cast<uint64_t>(source.transposed ? file_cols : file_rows));
     shape.push_back(static_cast<uint64_t>(source.transposed ? file_rows : file_cols));
     MatrixJob job{&to.weight, {source, file_rows, slot.item}, 0};
-    if (quantization_ && find_codes(slot, file_rows, file_cols, job.from)) {
+    if (quantization() && find_codes(slot, file_rows, file_cols, job.from)) {
       take_codes(*job.from.coded, to);
     } else {
       const TensorView& view = tensor(source.name, shape);
@@ -95,26 +76,23 @@ class Loader : public TensorVisitor {
       job.from.type = view.type;
       job.from.bytes = view.bytes.subspan(source.stacked ? item_bytes * static_cast<size_t>(slot.item) : 0, item_bytes);
     }
-    if (quantization_ && !is_table(slot.tensor)) take_transform(job.from, file_cols, to);
+    if (quantization() && !is_table(slot.tensor)) take_transform(job.from, file_cols, to);
     to.weight = job.from.describe(rows, cols);
     to.int8_rows = to.int8_rows && takes_int8_rows(to.weight);
     const uint64_t elements = static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols);
-    elements_[job.from.coded ? quantization_->method : std::string(name(job.from.type))] += elements;
-    parameters += elements;
-    count_part(slot, to.weight.bytes());
+    counts_.add_matrix(slot, elements, job.from.coded ? quantization()->method : name(job.from.type),
+                       to.weight.bytes());
     if (part_.rank.ranks > 1) job.part = loaded_panels(slot, to.weight);
     if (loads(slot)) add_job(slot, std::move(job));
-    count_decoded(slot, to.weight.bytes());
 
     const std::string bias = bias_name(source);
-    if (!find(bias)) return;
+    if (!tensors_.find(bias)) return;
     shape.assign(source.stacked ? 1 : 0, static_cast<uint64_t>(slot.items));
     shape.push_back(static_cast<uint64_t>(file_rows));
     const TensorView& bias_view = tensor(bias, shape);
     const size_t bias_begin = source.stacked ? static_cast<size_t>(file_rows) * static_cast<size_t>(slot.item) : 0;
-    vectors_.push_back({&to.bias, &bias_view, source, rows, bias_begin, Change::kNone, 0, is_on_host(slot)});
-    count_with_experts(slot, static_cast<uint64_t>(rows) * sizeof(float));
-    parameters += static_cast<uint64_t>(rows);
+    vectors_.add({&to.bias, &bias_view, source, rows, bias_begin, Change::kNone, 0, is_on_host(slot)});
+    counts_.add_vector(slot, static_cast<uint64_t>(rows));
   }
 
   void vector(const Slot& slot, const std::vector<int>& shape, Vector& to, Change change) override {
@@ -128,22 +106,13 @@ class Loader : public TensorVisitor {
     add_vector(slot, bias_name(source_of(slot)), {static_cast<uint64_t>(size)}, to, Change::kNone);
   }
 
-  void check_all_used() const {
-    for (const TensorView& view : checkpoint_.tensors()) {
-      if (!used_.contains(view.name) && is_ours(view.name) && !ignored(view)) {
-        throw unsupported("{}: unexpected tensor {}: Quire's {} architecture does not use it", checkpoint_.file(),
-                          view.name, config_.architecture);
-      }
-    }
-  }
-
   // Reads all listed tensors. Matrices lie in memory of at most options.memory bytes, or in a file of the pack cache.
   void read(Backend& backend, Team& team, const WeightOptions& options, Weights& to) {
     to.matrix_bytes = own_.bytes + (apart_ ? options.expert_slots * totals_.slot_bytes : 0);
     to.host_bytes = host_.bytes;
     check_fit(to.matrix_bytes, options.memory, "weights", "");
     check_fit(to.host_bytes, options.host_experts.memory, "experts on the CPU", " of the host");
-    read_vectors(backend, options.host_experts.backend);
+    vectors_.read(checkpoint_.file(), backend, options.host_experts.backend);
     if (apart_) store_experts(backend, team, options, to);
     read_matrices(own_, backend, team, options, to.memory, to.mapped);
     if (host_.matrices.empty()) return;
@@ -154,54 +123,13 @@ class Loader : public TensorVisitor {
     }
   }
 
-  std::string main_type() const {
-    return std::max_element(elements_.begin(), elements_.end(),
-                            [](const auto& a, const auto& b) { return a.second < b.second; })
-        ->first;
-  }
-
-  // What to say of the file's scales of a quantized cache; empty: nothing.
-  std::string ignored_scales() const {
-    const auto is_ignored = [&](const TensorView& t) { return quantization_ && quantization_->ignores(t.name); };
-    const auto count = std::ranges::count_if(checkpoint_.tensors(), is_ignored);
-    if (count == 0) return {};
-    return fmt::format(
-        "{}: {} tensors with scales of quantized keys, values or outputs, such as {}, are not used; --kv-cache-dtype "
-        "says "
-        "how keys and values are stored",
-        checkpoint_.file(), count, std::ranges::find_if(checkpoint_.tensors(), is_ignored)->name);
-  }
-
-  uint64_t parameters = 0;
   uint64_t matrix_bytes() const { return own_.bytes; }
-  uint64_t bytes() const {
-    const auto elements = [](uint64_t sum, const VectorJob& job) { return sum + static_cast<uint64_t>(job.size); };
-    return own_.bytes + std::accumulate(vectors_.begin(), vectors_.end(), uint64_t{0}, elements) * sizeof(float);
-  }
-  uint64_t decode_bytes() const {
-    // The experts that a token does not use are not read. A tied embedding is read as the output matrix.
-    return decoded_ + experts_ + (config_.tied_output ? embedding_ : 0);
-  }
-  uint64_t expert_bytes() const { return experts_; }
+  uint64_t bytes() const { return own_.bytes + vectors_.bytes(); }
   const ExpertTotals& expert_totals() const { return totals_; }
-  const std::vector<uint64_t>& layer_bytes() const { return layer_bytes_; }
-  const std::vector<uint64_t>& expert_layer_bytes() const { return expert_layer_bytes_; }
-  uint64_t input_bytes() const { return input_bytes_; }
-  uint64_t embedding_bytes() const { return embedding_; }
-  uint64_t output_bytes() const { return output_bytes_; }
+  const WeightCounts& counts() const { return counts_; }
+  const UsedTensors& tensors() const { return tensors_; }
 
  private:
-  struct VectorJob {
-    Vector* values;
-    const TensorView* view;
-    Source source;
-    int size;
-    size_t begin;  // first element in the file, before source.row()
-    Change change;
-    int cols;  // kTranspose: of the file's matrix
-    bool on_host;
-  };
-
   // Matrices that lie one after the other in memory of a backend, each at a multiple of 64.
   struct Jobs {
     std::vector<MatrixJob> matrices;
@@ -215,10 +143,6 @@ class Loader : public TensorVisitor {
   };
 
   bool is_on_host(const Slot& slot) const { return slot.layer < host_layers_ && goes_with_experts(slot.tensor); }
-
-  void count_with_experts(const Slot& slot, size_t bytes) {
-    if (goes_with_experts(slot.tensor)) expert_layer_bytes_[static_cast<size_t>(slot.layer)] += bytes;
-  }
 
   bool loads(const Slot& slot) const {
     const LayerRange& own = part_.layers;
@@ -245,15 +169,6 @@ class Loader : public TensorVisitor {
     const Share panels = panel_share(part_.rank, m.rows, 0).panels,
                 of_heads = panel_share(part_.rank, m.rows, kv_heads).panels;
     return {std::min(panels.begin, of_heads.begin), std::max(panels.end, of_heads.end)};
-  }
-
-  void count_part(const Slot& slot, size_t bytes) {
-    count_with_experts(slot, bytes);
-    if (slot.layer >= 0) {
-      layer_bytes_[static_cast<size_t>(slot.layer)] += bytes;
-    } else {
-      (is_input(slot.tensor) ? input_bytes_ : output_bytes_) += bytes;
-    }
   }
 
   // Experts are visited one after the other, each with all its matrices.
@@ -322,121 +237,23 @@ class Loader : public TensorVisitor {
     }
   }
 
-  Source source_of(const Slot& slot) const { return source_of_matrix(finder_, slot, quantization_.has_value()); }
-  const TensorView* find(const std::string& name) const { return finder_.find(name); }
-  // find() for a tensor that is then counted as used.
-  const TensorView* use(const std::string& name) {
-    const TensorView* view = find(name);
-    if (view) used_.insert(view->name);
-    return view;
-  }
-
-  // Whether to load the tensor. A layer for multi-token prediction is loaded on its own, without the model around it.
-  bool is_ours(std::string_view name) const {
-    if (!config_.joined_input) return true;
-    return finder_.begins_with(name, layer_prefix(kind_, config_.joined_input->layer, spelling_.predicting));
-  }
-
-  // Layers for multi-token prediction follow those of the model.
-  bool of_predicting_layer(std::string_view name) const {
-    for (int i = 0; i < config_.predicting_layers; ++i) {
-      if (finder_.begins_with(name, layer_prefix(kind_, config_.first_predicting + i))) return true;
-    }
-    return false;
-  }
-
-  bool ignored(const TensorView& view) const {
-    const std::string_view name = view.name;
-    const auto matches = [&](std::string_view pattern) {
-      if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
-      const size_t mark = pattern.find("{}");
-      if (mark == std::string_view::npos) return name == pattern;
-      const std::string_view tail = pattern.substr(mark + 2);
-      if (!name.starts_with(pattern.substr(0, mark)) || !name.ends_with(tail) || name.size() <= mark + tail.size())
-        return false;
-      const std::string_view number = name.substr(mark, name.size() - mark - tail.size());
-      return number.find_first_not_of("0123456789") == std::string_view::npos;
-    };
-    if (quantization_ && quantization_->ignores(name)) return true;
-    if (config_.joined_input) return is_copy_of_model(name);
-    if (of_predicting_layer(name)) return true;
-    if (config_.tied_output && &view == find(source_of({Tensor::kOutput}).name)) return true;
-    if (is_buffer(view, kind_)) return true;
-    if (kind_ == FileKind::kHf && checkpoint_.hf()->config.has("text_config") &&
-        std::ranges::any_of(kOtherModalities, [&](std::string_view prefix) { return name.starts_with(prefix); }))
-      return true;
-    return std::ranges::any_of(spelling_.ignored, matches);
-  }
-
-  // The layer's copies of the model's matrices.
-  bool is_copy_of_model(std::string_view name) const {
-    return std::ranges::any_of(std::array{Tensor::kEmbedding, Tensor::kOutput}, [&](Tensor tensor) {
-      const std::string own = source_of({tensor}).name;
-      return finder_.begins_with(name, own.substr(0, own.rfind('.') + 1));
-    });
-  }
-
-  void count_decoded(const Slot& slot, size_t bytes) {
-    if (slot.tensor == Tensor::kEmbedding) {
-      embedding_ = bytes;
-    } else if (is_expert(slot.tensor)) {
-      const auto& moe = std::get<Moe>(config_.layers[static_cast<size_t>(slot.layer)].ffn);
-      if (slot.item < moe.routing.used) experts_ += bytes;  // all experts have the same size
-    } else if (!is_table(slot.tensor) && slot.tensor != Tensor::kPooled) {
-      decoded_ += bytes;
-    }
-  }
-
+  const std::optional<Quantization>& quantization() const { return tensors_.quantization(); }
+  Source source_of(const Slot& slot) const { return tensors_.source_of(slot); }
   void add_vector(const Slot& slot, const std::string& name, const std::vector<uint64_t>& shape, Vector& to,
                   Change change) {
     const TensorView& view = tensor(name, shape, change);
     const uint64_t size = product(shape);
-    vectors_.push_back(
+    vectors_.add(
         {&to, &view, Source{}, static_cast<int>(size), 0, change, static_cast<int>(shape.back()), is_on_host(slot)});
-    count_with_experts(slot, size * sizeof(float));
-    parameters += size;
-  }
-
-  void read_vectors(Backend& backend, Backend* host) const {
-    struct Read {
-      std::vector<float> values;
-      bool on_host = false;
-    };
-    std::map<Vector*, Read> read;  // some are joined of several tensors, in their order
-    for (const VectorJob& job : vectors_) {
-      append(job, read[job.values].values);
-      read[job.values].on_host = job.on_host;
-    }
-    for (const auto& [to, of] : read) *to = Vector(of.on_host ? *host : backend, of.values);
-  }
-
-  void append(const VectorJob& job, std::vector<float>& to) const {
-    std::vector<float> all(product(job.view->shape));
-    dequantize(job.view->type, job.view->bytes, all);
-    const size_t before = to.size();
-    to.resize(before + static_cast<size_t>(job.size));
-    for (int i = 0; i < job.size; ++i) {
-      const float value = changed(all[job.begin + static_cast<size_t>(job.source.row(i))], job.change);
-      if (!std::isfinite(value))
-        throw invalid("{}: tensor {} has the value {} at index {}; the file is damaged", checkpoint_.file(),
-                      job.view->name, value, job.source.row(i));
-      const int rows = job.size / std::max(1, job.cols),
-                at = job.change == Change::kTranspose ? i % job.cols * rows + i / job.cols : i;
-      to[before + static_cast<size_t>(at)] = value;
-    }
-  }
-  static float changed(float x, Change change) {
-    if (change == Change::kPlusOne) return x + 1;
-    // By way of double, so that no C library's rounding changes a bit.
-    return change == Change::kMinusExp ? -static_cast<float>(std::exp(static_cast<double>(x))) : x;
+    counts_.add_vector(slot, size);
   }
 
   // Whether the checkpoint holds codes for this matrix, which go to `from`.
   bool find_codes(const Slot& slot, int rows, int cols, MatrixSource& from) {
     const Source& source = from.source;
     const bool transposed = transposes_codes(source);
-    const FindTensor find_used = [this](const std::string& name) { return use(name); };
-    auto coded = open_slot_codes(*quantization_, checkpoint_.file(), find_used, slot, source, rows, cols);
+    const FindTensor find_used = [this](const std::string& name) { return tensors_.use(name); };
+    auto coded = open_slot_codes(*quantization(), checkpoint_.file(), find_used, slot, source, rows, cols);
     if (!coded) return false;
     from.source.transposed = transposed;
     from.coded = std::make_shared<const CodedMatrix>(std::move(*coded));
@@ -455,9 +272,9 @@ class Loader : public TensorVisitor {
 
   void take_transform(const MatrixSource& from, int cols, Linear& to) {
     const Source& source = from.source;
-    const FindTensor find_used = [this](const std::string& name) { return use(name); };
+    const FindTensor find_used = [this](const std::string& name) { return tensors_.use(name); };
     InputTransform transform =
-        read_input_transform(*quantization_, {checkpoint_.file(), find_used, checkpoint_.tensors()},
+        read_input_transform(*quantization(), {checkpoint_.file(), find_used, checkpoint_.tensors()},
                              std::string(module_of(source.name)), cols);
     if (from.coded && !from.source.transposed) transform.order = from.coded->permutation;
     if (transform.empty()) return;
@@ -482,7 +299,7 @@ class Loader : public TensorVisitor {
 
   const TensorView& tensor(const std::string& name, std::span<const uint64_t> shape,
                            std::optional<Change> vector = {}) {
-    const TensorView* view = use(name);
+    const TensorView* view = tensors_.use(name);
     if (!view) throw invalid("{}: tensor {} is missing", checkpoint_.file(), name);
     if (!std::ranges::equal(view->shape, shape) && !(vector && same_vector(view->shape, shape, *vector))) {
       throw invalid("{}: tensor {} has shape {}, expected {}", checkpoint_.file(), name, shape_text(view->shape),
@@ -496,71 +313,24 @@ class Loader : public TensorVisitor {
 
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
-  const FileKind kind_;
-  const Spelling& spelling_;
-  const TensorFinder finder_;
-  const std::optional<Quantization> quantization_;
+  UsedTensors tensors_;
+  WeightCounts counts_;
   Jobs own_, host_;  // host_: of experts on the host
-  std::vector<VectorJob> vectors_;
+  VectorList vectors_;
   const LoadedLayers part_;
   const bool apart_;
   const int host_layers_;
-  std::vector<uint64_t> layer_bytes_, expert_layer_bytes_;
-  uint64_t input_bytes_ = 0, output_bytes_ = 0;
   std::vector<ExpertJob> expert_jobs_;
   ExpertTotals totals_;
-  std::pair<int, int> last_expert_{-1, -1};  // layer and number in it
-  size_t last_bytes_ = 0;                    // its bytes so far
-  uint64_t decoded_ = 0, experts_ = 0, embedding_ = 0;
-  std::unordered_set<std::string> used_;
-  std::map<std::string, uint64_t> elements_;                       // by type, or quantization method
+  std::pair<int, int> last_expert_{-1, -1};                        // layer and number in it
+  size_t last_bytes_ = 0;                                          // its bytes so far
   std::vector<std::shared_ptr<const InputTransform>> transforms_;  // the last ones
 };
-
-// Both halves of a gated MLP are multiplied in one pass over their inputs, so they need inputs of one form.
-void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const Weights& weights) {
-  for (size_t i = 0; i < config.layers.size(); ++i) {
-    const LayerWeights& w = weights.layers[i];
-    const auto form = [](const Linear& w) { return input_form(Activations::kInt8, w); };
-    const auto differ = [&](const ExpertLinears& m) { return m.gate.weight.rows > 0 && form(m.gate) != form(m.up); };
-    const auto gates_differ = [](const ExpertLinears& e) {
-      return e.gate.weight.rows > 0 && e.gate.transform != e.up.transform;
-    };
-    const auto unlike_first = [&](const ExpertLinears& e) {
-      const ExpertLinears& first = w.moe.experts[0];
-      return e.gate.weight.format != first.gate.weight.format || e.up.weight.format != first.up.weight.format ||
-             e.down.weight.format != first.down.weight.format;
-    };
-    if (std::ranges::any_of(w.moe.experts, unlike_first))
-      throw unsupported("{}: layer {}: the experts' matrices must have one type", checkpoint.file(), i);
-    const auto* mlp = std::get_if<Mlp>(&config.layers[i].ffn);
-    const auto* moe = std::get_if<Moe>(&config.layers[i].ffn);
-    if (std::ranges::any_of(w.moe.experts, gates_differ) ||
-        (mlp && mlp->nonlinearity == Nonlinearity::kClampedSwiglu && gates_differ(w.mlp)) ||
-        (moe && moe->nonlinearity == Nonlinearity::kClampedSwiglu && gates_differ(w.moe.shared)))
-      throw unsupported(
-          "{}: layer {}: the gate and up projections must have one transform of their inputs (g_idx, pre_quant_scale, "
-          "transform_config)",
-          checkpoint.file(), i);
-    const GatedDeltaWeights& delta = w.gated_delta;
-    const std::set<const InputTransform*> transforms = {delta.q.transform.get(),     delta.k.transform.get(),
-                                                        delta.v.transform.get(),     delta.gate.transform.get(),
-                                                        delta.decay.transform.get(), delta.beta.transform.get()};
-    if (transforms.size() > kMostTransforms)
-      throw unsupported(
-          "{}: layer {}: its projections have {} transforms of their inputs (g_idx), but at most {} can differ",
-          checkpoint.file(), i, transforms.size(), kMostTransforms);
-    if (differ(w.mlp) || differ(w.moe.shared) || std::ranges::any_of(w.moe.experts, differ)) {
-      throw unsupported("{}: layer {}: the gate and up projections must be both quantized or both unquantized",
-                        checkpoint.file(), i);
-    }
-  }
-}
 
 void list_tensors(const Checkpoint& checkpoint, const ModelConfig& config, Loader& load, Weights& w) {
   visit_tensors(config, w, load);
   check_gates(checkpoint, config, w);
-  load.check_all_used();
+  load.tensors().check_all_used();
 }
 
 }  // namespace
@@ -576,16 +346,17 @@ WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& conf
   Loader load(checkpoint, config, {});
   Weights unread;
   list_tensors(checkpoint, config, load, unread);
-  return {.parameters = load.parameters,
+  const WeightCounts& counts = load.counts();
+  return {.parameters = counts.parameters(),
           .bytes = load.bytes(),
           .matrix_bytes = load.matrix_bytes(),
-          .main_type = load.main_type(),
+          .main_type = counts.main_type(),
           .experts = load.expert_totals(),
-          .layer_bytes = load.layer_bytes(),
-          .input_bytes = load.input_bytes(),
-          .embedding_bytes = load.embedding_bytes(),
-          .output_bytes = load.output_bytes(),
-          .expert_bytes = load.expert_layer_bytes(),
+          .layer_bytes = counts.layer_bytes(),
+          .input_bytes = counts.input_bytes(),
+          .embedding_bytes = counts.embedding_bytes(),
+          .output_bytes = counts.output_bytes(),
+          .expert_bytes = counts.expert_layer_bytes(),
           .output = config.tied_output ? unread.embedding.weight : unread.output.weight};
 }
 
@@ -605,7 +376,7 @@ Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Ba
   Loader load(checkpoint, config, options.part, options.expert_slots > 0, options.host_experts.layers);
   Weights w;
   list_tensors(checkpoint, config, load, w);
-  if (const std::string text = load.ignored_scales(); options.warn && !text.empty()) options.warn(text);
+  if (const std::string text = load.tensors().ignored_scales(); options.warn && !text.empty()) options.warn(text);
   try {
     load.read(backend, team, options, w);
   } catch (const Error&) {
@@ -614,10 +385,10 @@ Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Ba
   }
   checkpoint.check_unchanged();
   if (config.tied_output) w.output.weight = w.embedding.weight;
-  w.parameters = load.parameters;
-  w.decode_bytes = load.decode_bytes();
-  w.expert_bytes = load.expert_bytes();
-  w.main_type = load.main_type();
+  w.parameters = load.counts().parameters();
+  w.decode_bytes = load.counts().decode_bytes();
+  w.expert_bytes = load.counts().expert_bytes();
+  w.main_type = load.counts().main_type();
   return w;
 }
 

@@ -10,12 +10,6 @@
 namespace quire {
 namespace {
 
-float changed(float x, Change change) {
-  if (change == Change::kPlusOne) return x + 1;
-  // By way of double, so that no C library's rounding changes a bit.
-  return change == Change::kMinusExp ? -static_cast<float>(std::exp(static_cast<double>(x))) : x;
-}
-
 // Whether the tensor is one of a GGUF file, in the type that it has there.
 bool is_copy(const PlannedTensor& tensor) {
   if (tensor.parts.size() != 1) return false;
