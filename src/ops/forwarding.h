@@ -111,6 +111,7 @@ class ForwardingBackend : public Backend {
   std::optional<size_t> own_memory() const override { return inner_.own_memory(); }
   bool reads_experts() const override { return inner_.reads_experts(); }
   bool picks_logits() const override { return inner_.picks_logits(); }
+  bool folds_low_rank() const override { return inner_.folds_low_rank(); }
   int packing_version() const override { return inner_.packing_version(); }
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override {
     return inner_.operations(activations, limits);
