@@ -126,26 +126,28 @@ TEST(Batches, AreCountedInMetrics) {
   std::string lines;
   for (int i = 0; i < 10; ++i) lines += request_of("r" + std::to_string(i), R"(, "max_tokens": 100000000)");
   const std::string first = begin_batch(running.port(), lines), second = begin_batch(running.port(), lines);
-  EXPECT_TRUE(eventually([&] { return metric("batch_requests_running") == 3; }));
-  EXPECT_TRUE(eventually([&] { return metric("batch_requests_waiting") == 7; }))
-      << "the second batch waits until its file is checked";
-  EXPECT_EQ(metric("batches{status=\"in_progress\"}"), 1);
-  EXPECT_EQ(metric("batches{status=\"validating\"}"), 1);
+  const auto expect_metric = [&](const std::string& name, int value) {
+    EXPECT_TRUE(eventually([&] { return metric(name) == value; })) << name << " is " << metric(name);
+  };
+  expect_metric("batch_requests_running", 3);
+  expect_metric("batch_requests_waiting", 7);  // the second batch waits until its file is checked
+  expect_metric("batches{status=\"in_progress\"}", 1);
+  expect_metric("batches{status=\"validating\"}", 1);
   EXPECT_EQ(call_api(running.port(), "POST", "/v1/batches/" + second + "/cancel").status, 200);
   ended_batch(running.port(), second);
-  EXPECT_TRUE(eventually([&] { return metric("batches{status=\"validating\"}") == 0; }));
-  EXPECT_EQ(metric("batches_ended_total{status=\"cancelled\"}"), 1);
+  expect_metric("batches{status=\"validating\"}", 0);
+  expect_metric("batches_ended_total{status=\"cancelled\"}", 1);
   call_api(running.port(), "POST", "/v1/batches/" + first + "/cancel");
   ended_batch(running.port(), first);
-  EXPECT_TRUE(eventually([&] { return metric("batch_requests_waiting") == 0; }));
-  EXPECT_EQ(metric("batch_requests_total{result=\"failed\"}"), 10) << "those that are left when a batch ends";
+  expect_metric("batch_requests_waiting", 0);
+  expect_metric("batch_requests_total{result=\"failed\"}", 10);  // those that are left when a batch ends
   const std::string third = begin_batch(running.port(), request_of("a") + request_of("b", R"(, "temperature": -1)"));
   ended_batch(running.port(), third);
-  EXPECT_TRUE(eventually([&] { return metric("batches_ended_total{status=\"completed\"}") == 1; }));
-  EXPECT_EQ(metric("batch_requests_total{result=\"completed\"}"), 1);
-  EXPECT_EQ(metric("batch_requests_total{result=\"failed\"}"), 11);
-  EXPECT_EQ(metric("batch_requests_running"), 0);
-  EXPECT_EQ(metric("batches{status=\"in_progress\"}"), 0);
+  expect_metric("batches_ended_total{status=\"completed\"}", 1);
+  expect_metric("batch_requests_total{result=\"completed\"}", 1);
+  expect_metric("batch_requests_total{result=\"failed\"}", 11);
+  expect_metric("batch_requests_running", 0);
+  expect_metric("batches{status=\"in_progress\"}", 0);
 }
 
 TEST(Batches, FailBeforeTheFirstAnswerIfTheInputIsWrong) {
