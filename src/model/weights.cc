@@ -61,7 +61,7 @@ class Loader : public TensorVisitor {
  public:
   // apart: experts get jobs of their own, for a file. host_layers: HostExperts::layers.
   Loader(const Checkpoint& checkpoint, const ModelConfig& config, const LoadedLayers& part, bool apart = false,
-         int host_layers = 0)
+         const LayerRange& host_layers = {})
       : checkpoint_(checkpoint),
         config_(config),
         kind_(checkpoint.gguf() ? FileKind::kGguf : FileKind::kHf),
@@ -73,7 +73,7 @@ class Loader : public TensorVisitor {
         host_layers_(host_layers),
         layer_bytes_(config.layers.size()),
         expert_layer_bytes_(config.layers.size()) {
-    assert(!apart || host_layers == 0);
+    assert(!apart || host_layers == LayerRange());
   }
 
   void matrix(const Slot& slot, int rows, int cols, Linear& to) override {
@@ -148,7 +148,7 @@ class Loader : public TensorVisitor {
     read_matrices(own_, backend, team, options, to.memory, to.mapped);
     if (host_.matrices.empty()) return;
     read_matrices(host_, *options.host_experts.backend, team, options, to.host_memory, to.host_mapped);
-    for (int i = 0; i < host_layers_; ++i) {
+    for (int i = host_layers_.begin; i < host_layers_.end; ++i) {
       MoeWeights& moe = to.layers[static_cast<size_t>(i)].moe;
       moe.on_host = !moe.experts.empty();
     }
@@ -214,7 +214,9 @@ class Loader : public TensorVisitor {
     }
   };
 
-  bool is_on_host(const Slot& slot) const { return slot.layer < host_layers_ && goes_with_experts(slot.tensor); }
+  bool is_on_host(const Slot& slot) const {
+    return slot.layer >= host_layers_.begin && slot.layer < host_layers_.end && goes_with_experts(slot.tensor);
+  }
 
   void count_with_experts(const Slot& slot, size_t bytes) {
     if (goes_with_experts(slot.tensor)) expert_layer_bytes_[static_cast<size_t>(slot.layer)] += bytes;
@@ -504,7 +506,7 @@ class Loader : public TensorVisitor {
   std::vector<VectorJob> vectors_;
   const LoadedLayers part_;
   const bool apart_;
-  const int host_layers_;
+  const LayerRange host_layers_;
   std::vector<uint64_t> layer_bytes_, expert_layer_bytes_;
   uint64_t input_bytes_ = 0, output_bytes_ = 0;
   std::vector<ExpertJob> expert_jobs_;

@@ -218,7 +218,6 @@ def test_a_model_without_experts_has_none_on_the_cpu(model):
 @pytest.mark.parametrize(
     "arguments, code, message",
     [
-        (["-ngl", "2"], 2, "--cpu-moe cannot be combined with --gpu-layers 2, which is less than the model's 4 layers"),
         (["--record", "record"], 2, "--cpu-moe cannot be combined with --record"),
         (["-tp", "2"], 1, "--device emulated-cuda:1 names 1 device, but --tensor-parallel-size is 2"),
         (["-pp", "2"], 1, "--pipeline-parallel-size 2 works on the processor only"),
