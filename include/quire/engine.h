@@ -121,8 +121,8 @@ struct EngineOptions {
   // With a device: so many of the last layers, and the output, are the device's; the CPU has the others. They work like stages.
   // 0: the CPU has all, and the device is not opened.
   int gpu_layers = kAllGpuLayers;
-  // With a device that has all layers: the experts of so many of the first layers stay in the host's memory, and the CPU computes
-  // them (docs/cuda.md).
+  // With a device: the experts of so many of the model's first layers stay in the host's memory, and the CPU computes them
+  // (docs/cuda.md). Those of layers that the CPU has are there anyway.
   int cpu_moe_layers = 0;
   int max_model_len = 0;  // tokens of prompt plus answer; 0: the model's limit, reduced to what the cache can hold
   int max_num_seqs = 64;  // sequences that run concurrently
@@ -210,7 +210,7 @@ struct ModelInfo {
   int stages = 1;  // EngineOptions::pipeline_parallel_size
   int vocab_size = 0, layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int gpu_layers = 0;      // of the layers, those that a device with memory of its own computes
-  int cpu_moe_layers = 0;  // of these, the first ones, whose experts the CPU computes
+  int cpu_moe_layers = 0;  // the model's first ones, if the CPU computes experts of the device's layers; else 0
   int max_model_len = 0;
   bool generates = true;             // false: encoders and classifiers, which only pool
   Pooling pooling = Pooling::kNone;  // how the model makes embeddings or scores; kNone: its files do not say

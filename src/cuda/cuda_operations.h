@@ -29,6 +29,7 @@ class CudaOperations final : public Operations {
   static size_t memory_bytes(const OperationLimits& limits);
 
   void finish() override { stream_.finish(); }
+  void discard() noexcept override { stream_.discard(); }
   void observe_inputs(InputObserver* observer) override;
   void upload(std::span<const float> from, float* to) override;
 

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -15,6 +14,7 @@
 
 namespace quire::cuda {
 
+class GraphCache;  // cuda/graph_cache.h
 class RankGather;  // cuda/ranks/rank_gather.h
 
 class Stream {
@@ -35,7 +35,6 @@ class Stream {
   template <class Kernel>
   void launch(const LaunchShape& shape, const Kernel& kernel) {
     if (shape.x == 0 || shape.y == 0 || shape.z == 0) return;
-    begin();
     launches_.push_back(make_launch(shape, kernel));
   }
 
@@ -50,7 +49,7 @@ class Stream {
   std::byte* scratch() const { return scratch_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
 
-  // Another number after each finish(): while it is the same, places stay valid.
+  // Another number after each finish() and discard(): while it is the same, places stay valid.
   uint64_t step() const { return step_; }
 
   RankGather* ranks() const { return ranks_; }  // nullptr: there are no others
@@ -60,34 +59,27 @@ class Stream {
   // Runs what has been launched and waits for it. Throws Error (kResource): the device has failed; RankGone: another rank has. What
   // has been launched is then forgotten.
   void finish();
+  // Forgets what has been launched since the last finish(): it never runs.
+  void discard() noexcept;
 
  private:
   struct Placed {
     uint64_t hash;
     size_t at, bytes;
   };
-  struct Recorded {
-    uint64_t hash;
-    std::vector<Launch> launches;
-    std::unique_ptr<Device::Graph> graph;  // nullptr: seen once
-  };
-
   struct Exchange {
     size_t launches;  // that come before
     size_t bytes;
   };
 
   const std::byte* place_bytes(std::span<const std::byte> bytes);
-  void begin();
   void run_all();
   void run_launches(std::span<const Launch> launches);
-  void forget();
 
   Device& device_;
-  const bool graphs_;
+  const std::unique_ptr<GraphCache> graphs_;  // nullptr: without graphs
   const size_t scratch_bytes_;
   RankGather* const ranks_;
-  uint64_t rounds_ = 0;  // RankGather::rounds() of what is recorded
   std::byte* scratch_ = nullptr;
   std::vector<Launch> launches_;
   std::vector<Exchange> exchanges_;
@@ -96,7 +88,6 @@ class Stream {
   size_t used_ = 0;
   uint64_t step_ = 1;
   std::vector<Placed> placed_;
-  std::list<Recorded> recorded_;  // the last used first
 };
 
 }  // namespace quire::cuda

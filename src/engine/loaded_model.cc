@@ -237,21 +237,28 @@ void LoadedModel::make_executor() {
   } else if (!plan.stages.empty()) {
     make_stages();
   } else {
-    if (plan.cpu_moe_layers > 0)
-      host_experts = std::make_unique<HostExpertsBackend>(*runtime.device, runtime.cpu, plan.host->activation_type,
-                                                          !device_has_experts(target.config, plan.cpu_moe_layers));
+    leave_experts_to(runtime.cpu);
     local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, backend(), plan.activation_type,
                                             plan.limits);
   }
   if (!draft_model) return;
   if (!plan.stages.empty() && processes && runtime.rank + 1 < options.pipeline_parallel_size) return;
-  if (stages) return make_drafter(*draft_model, target.weights, stages->last(), stages->backend(stages->stages() - 1));
+  if (stages)
+    return make_drafter(*draft_model, target.weights, stages->last(),
+                        plan.shares_layers() ? *runtime.device : stages->backend(stages->stages() - 1));
   for_each_rank([this, rank = size_t{0}](LocalExecutor& executor, Backend& backend) mutable {
     const bool other = rank > 0 && !rank_weights.empty();
     make_drafter(other ? *rank_draft_models[rank - 1] : *draft_model, other ? rank_weights[rank - 1] : target.weights,
                  executor, backend);
     ++rank;
   });
+}
+
+// host: of the CPU, whichever threads compute them.
+void LoadedModel::leave_experts_to(Backend& host) {
+  if (plan.cpu_moe_layers > 0)
+    host_experts = std::make_unique<HostExpertsBackend>(*runtime.device, host, plan.host->activation_type,
+                                                        !device_has_experts(target.config, plan.cpu_moe_layers));
 }
 
 void LoadedModel::make_stages() {
@@ -265,8 +272,12 @@ void LoadedModel::make_stages() {
   std::vector<int> widths;  // of the borders
   for (size_t next = 1; next < layers.size(); ++next) widths.push_back(border_width(target.config, layers[next].begin));
   if (plan.shares_layers()) {
-    stage_group = std::make_unique<StageGroup>(runtime.cpu, runtime.team.size(), *runtime.device, widths[0],
-                                               plan.limits.max_rows);
+    const auto device = [this](Backend& cpu) -> Backend& {
+      leave_experts_to(cpu);
+      return backend();
+    };
+    stage_group =
+        std::make_unique<StageGroup>(runtime.cpu, runtime.team.size(), device, widths[0], plan.limits.max_rows);
   } else {
     const Placement placement = place_parts(options.numa, static_cast<int>(layers.size()));
     stage_group =
@@ -410,12 +421,13 @@ void LoadedModel::load(const Checkpoint& checkpoint, const ModelConfig& config) 
                         .report = options.on_load,
                         .part = own_part()};
   if (plan.cpu_moe_layers > 0)
-    loading.host_experts = {.backend = &runtime.cpu, .layers = plan.cpu_moe_layers, .memory = plan.host->budget};
+    loading.host_experts = {.backend = &runtime.cpu, .layers = plan.host_expert_layers(), .memory = plan.host->budget};
   target.weights = load_weights(checkpoint, target.config, runtime.backend(), runtime.team, loading);
   if (plan.devices > 1) load_other_ranks(checkpoint, loading);
   if (plan.shares_layers()) {
     loading.memory = plan.host->budget;
     loading.part = {.layers = plan.stages[0].layers};
+    loading.host_experts = {};
     cpu_layers = std::make_unique<Model>(Model{.config = config, .text = {}, .weights = {}});
     cpu_layers->weights = load_weights(checkpoint, cpu_layers->config, runtime.cpu, runtime.team, loading);
   }

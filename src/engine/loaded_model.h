@@ -48,10 +48,10 @@ struct LoadedModel {
   std::string identity;        // everything its results depend on besides its input; empty unless an option needs it
   std::string cache_identity;  // likewise of the bytes of a cached unit
   Adapters adapters;
-  std::unique_ptr<RankGroup> rank_group;    // nullptr: one rank; what computes has memory of its backends
-  std::unique_ptr<StageGroup> stage_group;  // likewise
-  // Likewise with a device, if the CPU has some experts; else nullptr.
+  // With a device of which the CPU has some experts; else nullptr. What computes has memory of its backends.
   std::unique_ptr<HostExpertsBackend> host_experts;
+  std::unique_ptr<RankGroup> rank_group;    // nullptr: one rank; likewise
+  std::unique_ptr<StageGroup> stage_group;  // likewise
   // One of `local`, `ranks`, `stages`, `processes` and `remote` computes; the others are nullptr. What drafters compute has memory of
   // this one's backend.
   std::unique_ptr<ProcessesExecutor> processes;
@@ -96,6 +96,7 @@ struct LoadedModel {
   void load_control_vectors();
   void load_drafters(const Checkpoint& checkpoint, const DrafterFacts& facts);
   void make_executor();
+  void leave_experts_to(Backend& host);
   void make_stages();
   void agree(const Checkpoint& checkpoint, const ModelConfig& config);
   void agree_on_cache();

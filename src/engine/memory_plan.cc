@@ -163,6 +163,7 @@ void plan_stages(const ModelFacts& facts, const EngineOptions& o, MemoryPlan& pl
                            .weights = stage_bytes(config, facts.weights, own),
                            .sent_bytes = static_cast<size_t>(width) * sizeof(float)});
   }
+  plan.stages.back().weights -= cpu_expert_bytes(facts, plan);
   const auto drafter = facts.drafters.named.model;
   plan.drafter_embedding = drafter && DraftModel::reads_of(*drafter) == DraftModel::Reads::kAllRows;
   plan.micro_batches = {.most = kMicroBatchesPerStage * static_cast<int>(layers.size()),
@@ -186,7 +187,7 @@ size_t stage_activations(const ModelFacts& facts, const Machine& machine, const 
     const bool last = stage == stages - 1;
     return LocalExecutor::memory_bytes(config, stage_limits(plan.limits, last), operations);
   };
-  if (plan.shares_layers()) return of_stage(stages - 1, operations_of_machine(machine));
+  if (plan.shares_layers()) return of_stage(stages - 1, operations_of_machine(target_machine(machine, config, plan)));
   size_t widest = 0, borders = 0, bytes = 0;
   for (const StagePlan& stage : plan.stages) {
     widest = std::max(widest, stage.sent_bytes);
@@ -370,12 +371,13 @@ MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, cons
     plan.host->activation_type =
         int8_inputs ? Activations::kInt8 : parse_activations(o.activations, machine.host_activations);
   }
-  plan.weights = facts.weights.bytes - cpu_expert_bytes(facts, plan);
+  plan.weights = facts.weights.bytes;
   if (plan.devices > 1) plan.weights = facts.weights.bytes - facts.weights.matrix_bytes + facts.rank_bytes;
   const bool shares_layers = plan.shares_layers();
   const int own_stage = shares_layers ? 1 : machine.rank;
   const bool has_stage = shares_layers || (machine.one_rank && !plan.stages.empty());
-  if (has_stage) plan.weights = plan.weights - facts.weights.matrix_bytes + own_stage_weights(facts, plan, own_stage);
+  plan.weights -= has_stage ? facts.weights.matrix_bytes - own_stage_weights(facts, plan, own_stage)
+                            : cpu_expert_bytes(facts, plan);
   if (!plan.host) plan.activations = sampling_bytes(machine.threads, config.vocab);
   plan.activations += plan.stages.empty()
                           ? sum_over_ranks(target_machine(machine, config, plan), plan.ranks,
@@ -405,10 +407,10 @@ MemoryPlan plan_for_layers(const ModelFacts& facts, const EngineOptions& o, cons
   const size_t cache_memory = plan_experts(facts, o, machine, plan.cached, plan);
   const size_t taken = plan.without_cache();
   if (taken + plan.cached.unit_bytes() > plan.budget) refuse_plan(plan, o, taken + plan.cached.unit_bytes());
-  if (plan.cpu_moe_layers > 0) plan_cpu_experts(facts, o, machine, plan);
   if (shares_layers) {
     plan_host(facts, o, machine, stage_caches, cache_memory, plan);
   } else {
+    if (plan.cpu_moe_layers > 0) plan_cpu_experts(facts, o, machine, plan);
     plan.cache = size_cache(o, plan.cached, config.max_positions, cache_memory, plan.budget);
   }
   plan.limits.max_positions = plan.cache.max_model_len;

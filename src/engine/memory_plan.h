@@ -59,15 +59,15 @@ struct Machine {
 // One of several stages of a model. With MemoryPlan::shares_layers() there are two: the CPU's and the device's.
 struct StagePlan {
   LayerRange layers;
-  size_t weights = 0;     // bytes of its matrices
+  size_t weights = 0;     // bytes of its matrices; without host_expert_layers()
   size_t cache = 0;       // bytes of its part of the cache
   size_t sent_bytes = 0;  // that it sends for each token
 };
 
 // What is in the host's memory if the CPU has some of the layers, or of the experts, and a device the others.
 struct HostPlan {
-  size_t budget = 0;       // all bytes that there are
-  size_t weights = 0;      // of the CPU's layers: matrices as packed; of all layers: vectors in float32. Or its experts
+  size_t budget = 0;   // all bytes that there are
+  size_t weights = 0;  // of the CPU's layers: matrices as packed; of all layers: vectors in float32. And its experts
   size_t activations = 0;  // with sampling, and rows on their way to the device and back
   size_t cache = 0;
   size_t other = 0;  // as the rows of MemoryPlan: control vectors, page store, vocabulary, requests
@@ -107,8 +107,8 @@ struct MemoryPlan {
   MicroBatchLimits micro_batches;
   // Devices that share the work as ranks: the plan is that of each, so `ranks` is 1. Otherwise 1.
   int devices = 1;
-  int gpu_layers = 0;              // layers of a device with memory of its own, the last ones; 0: there is none
-  int cpu_moe_layers = 0;          // of these, the first ones, whose experts the CPU has
+  int gpu_layers = 0;      // layers of a device with memory of its own, the last ones; 0: there is none
+  int cpu_moe_layers = 0;  // the model's first ones, whose experts the CPU has; 0: it has none of the device's layers
   std::optional<HostPlan> host;    // the CPU has other layers, or experts; bytes of this plan are the device's alone
   bool drafter_embedding = false;  // the last stage has a drafter that reads the embedding
   CacheLayout cached;  // what all of them keep; if ranks are processes or devices, what the one with most keeps
@@ -120,6 +120,10 @@ struct MemoryPlan {
   size_t drafted_tokens = 0;  // that text drafters may look at: TextDrafters::limit()
 
   std::vector<LayerRange> stage_layers() const;
+  // Layers of the device whose experts the CPU has.
+  LayerRange host_expert_layers() const {
+    return cpu_moe_layers == 0 ? LayerRange() : LayerRange{stages.empty() ? 0 : stages[0].layers.end, cpu_moe_layers};
+  }
   bool shares_layers() const { return host && !stages.empty(); }  // the CPU and a device
   size_t without_cache() const {
     return weights + experts + activations + drafters + adapters + control_vectors +

@@ -46,7 +46,7 @@ class Loader : public TensorVisitor {
  public:
   // apart: experts get jobs of their own, for a file. host_layers: HostExperts::layers.
   Loader(const Checkpoint& checkpoint, const ModelConfig& config, const LoadedLayers& part, bool apart = false,
-         int host_layers = 0)
+         const LayerRange& host_layers = {})
       : checkpoint_(checkpoint),
         config_(config),
         tensors_(checkpoint, config),
@@ -54,7 +54,7 @@ class Loader : public TensorVisitor {
         part_(part),
         apart_(apart),
         host_layers_(host_layers) {
-    assert(!apart || host_layers == 0);
+    assert(!apart || host_layers == LayerRange());
   }
 
   void matrix(const Slot& slot, int rows, int cols, Linear& to) override {
@@ -117,7 +117,7 @@ class Loader : public TensorVisitor {
     read_matrices(own_, backend, team, options, to.memory, to.mapped);
     if (host_.matrices.empty()) return;
     read_matrices(host_, *options.host_experts.backend, team, options, to.host_memory, to.host_mapped);
-    for (int i = 0; i < host_layers_; ++i) {
+    for (int i = host_layers_.begin; i < host_layers_.end; ++i) {
       MoeWeights& moe = to.layers[static_cast<size_t>(i)].moe;
       moe.on_host = !moe.experts.empty();
     }
@@ -142,7 +142,9 @@ class Loader : public TensorVisitor {
     }
   };
 
-  bool is_on_host(const Slot& slot) const { return slot.layer < host_layers_ && goes_with_experts(slot.tensor); }
+  bool is_on_host(const Slot& slot) const {
+    return slot.layer >= host_layers_.begin && slot.layer < host_layers_.end && goes_with_experts(slot.tensor);
+  }
 
   bool loads(const Slot& slot) const {
     const LayerRange& own = part_.layers;
@@ -319,7 +321,7 @@ class Loader : public TensorVisitor {
   VectorList vectors_;
   const LoadedLayers part_;
   const bool apart_;
-  const int host_layers_;
+  const LayerRange host_layers_;
   std::vector<ExpertJob> expert_jobs_;
   ExpertTotals totals_;
   std::pair<int, int> last_expert_{-1, -1};                        // layer and number in it

@@ -148,11 +148,11 @@ struct LoadedLayers {
   RankNumber rank = {};
 };
 
-// The experts of the first layers that another backend computes (ops/offload/host_experts.h): their matrices and biases, and the
+// The experts of some layers that another backend computes (ops/offload/host_experts.h): their matrices and biases, and the
 // vectors that choose them, are in its memory.
 struct HostExperts {
   Backend* backend = nullptr;  // must outlive the weights
-  int layers = 0;              // so many of the model's first; 0: none
+  LayerRange layers;           // {}: none
   size_t memory = 0;           // most bytes of their matrices
 };
 

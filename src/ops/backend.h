@@ -42,6 +42,9 @@ class Operations {
 
   // Returns when all operations have been done. Before that, nobody may view(), write() or copy() what they use.
   virtual void finish() = 0;
+  // Gives up the operations called since the last finish(), for a step that cannot go on: those that have not begun never run, and
+  // none runs when it returns. What they would have written is undefined.
+  virtual void discard() noexcept = 0;
   // From now on `observer` sees all inputs of linears, on the thread that calls operations; nullptr: nobody does. It must
   // outlive the calls. Results keep their bits.
   virtual void observe_inputs(InputObserver* observer) = 0;

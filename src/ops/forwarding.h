@@ -22,6 +22,7 @@ class ForwardingOperations : public Operations {
   using Operations::project;
 
   void finish() override { inner_->finish(); }
+  void discard() noexcept override { inner_->discard(); }
   void observe_inputs(InputObserver* observer) override { inner_->observe_inputs(observer); }
   void upload(std::span<const float> from, float* to) override { inner_->upload(from, to); }
 

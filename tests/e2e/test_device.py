@@ -167,6 +167,7 @@ def test_experts_on_the_cpu(mixture, tmp_path):
         return quire_json("perplexity", "-m", mixture, "-f", text, "-c", "16", "--chunks", "2", "--activations", "f32", *flags)["perplexity"]
 
     assert perplexity(*on_gpu, "-ncmoe", "2") == pytest.approx(perplexity(), rel=1e-4)
+    assert perplexity(*on_gpu, "-ngl", "2", "-ncmoe", "3") == pytest.approx(perplexity(), rel=1e-4)
 
     def memory(*flags):
         return quire_json("run", "-m", mixture, "-p", "x", "-n", "2", *on_gpu, *flags)["memory"]
@@ -177,6 +178,8 @@ def test_experts_on_the_cpu(mixture, tmp_path):
     none, two, all_layers = memory(), memory("--n-cpu-moe", "2"), memory("-cmoe")
     assert "host" not in none and (two["host"]["cpu_moe_layers"], all_layers["host"]["cpu_moe_layers"]) == (2, 4)
     assert 0 < 2 * two["host"]["weight_bytes"] == all_layers["host"]["weight_bytes"] < weights(none)
+    assert memory("-ngl", "2", "-ncmoe", "3")["host"]["cpu_moe_layers"] == 3
+    assert "cpu_moe_layers" not in memory("-ngl", "2", "-ncmoe", "2")["host"]  # the CPU has these layers whole
     for plan in two, all_layers:
         host = plan["host"]
         assert weights(plan) + host["weight_bytes"] == weights(none)
@@ -218,7 +221,6 @@ def test_a_model_without_experts_has_none_on_the_cpu(model):
 @pytest.mark.parametrize(
     "arguments, code, message",
     [
-        (["-ngl", "2"], 2, "--cpu-moe cannot be combined with --gpu-layers 2, which is less than the model's 4 layers"),
         (["--record", "record"], 2, "--cpu-moe cannot be combined with --record"),
         (["-tp", "2"], 1, "--device emulated-cuda:1 names 1 device, but --tensor-parallel-size is 2"),
         (["-pp", "2"], 1, "--pipeline-parallel-size 2 works on the processor only"),

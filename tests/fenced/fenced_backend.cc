@@ -42,6 +42,10 @@ class FencedOperations final : public Operations {
     opening_.reset();
     if (std::exchange(running_, false)) --backend_.unfinished;
   }
+  void discard() noexcept override {
+    inner_->discard();
+    finish();
+  }
   void upload(std::span<const float> from, float* to) override {
     run([&] { inner_->upload(from, to); });
   }

@@ -56,7 +56,9 @@ std::vector<std::string> memory_table(const ordered_json& memory) {
                     host["budget_bytes"].get<size_t>() / kMiB, mib(host["weight_bytes"]), mib(host["cache_bytes"]),
                     mib(host["activation_bytes"]), mib(host["other_bytes"])));
     if (host.contains("cpu_moe_layers"))
-      lines.push_back(fmt::format("the CPU: the experts of layers 0 to {}", host["cpu_moe_layers"].get<int>() - 1));
+      lines.push_back(fmt::format("the CPU: the experts of layers {} to {}",
+                                  memory.contains("stages") ? memory["stages"][1]["first_layer"].get<int>() : 0,
+                                  host["cpu_moe_layers"].get<int>() - 1));
   }
   if (!memory.contains("stages")) return lines;
   int number = 0;

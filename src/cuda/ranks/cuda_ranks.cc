@@ -14,8 +14,8 @@ namespace {
 // The device of a rank, whose operations compute its share.
 class RankBackend final : public ForwardingBackend {
  public:
-  RankBackend(CudaBackend& device, Exchange& exchange, RankNumber number, const uint64_t& rounds)
-      : ForwardingBackend(device), device_(device), link_{&exchange, number, &received_, &rounds} {}
+  RankBackend(CudaBackend& device, Exchange& exchange, RankNumber number)
+      : ForwardingBackend(device), device_(device), link_{&exchange, number, &received_} {}
 
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override {
     return device_.operations(activations, limits, link_);
@@ -34,22 +34,18 @@ class CudaRanks final : public DeviceRanks {
       : exchange_(std::move(exchange)) {
     const auto ranks = static_cast<int>(backends.size());
     for (int rank = 0; rank < ranks; ++rank)
-      ranks_.push_back(std::make_unique<RankBackend>(*backends[static_cast<size_t>(rank)], *exchange_,
-                                                     RankNumber{rank, ranks}, rounds_));
+      ranks_.push_back(
+          std::make_unique<RankBackend>(*backends[static_cast<size_t>(rank)], *exchange_, RankNumber{rank, ranks}));
   }
 
   int size() const override { return static_cast<int>(ranks_.size()); }
   Backend& backend(int rank) override { return *ranks_[static_cast<size_t>(rank)]; }
   const GatherCounts& received(int rank) const override { return ranks_[static_cast<size_t>(rank)]->received(); }
   void give_up() override { exchange_->give_up(); }
-  void reset() override {
-    exchange_->reset();
-    ++rounds_;  // what operations have recorded of the failed step is dropped
-  }
+  void reset() override { exchange_->reset(); }
 
  private:
   const std::unique_ptr<Exchange> exchange_;
-  uint64_t rounds_ = 0;
   std::vector<std::unique_ptr<RankBackend>> ranks_;
 };
 

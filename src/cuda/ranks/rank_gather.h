@@ -19,7 +19,6 @@ struct RankLink {
   Exchange* exchange = nullptr;  // nullptr: there are no others
   RankNumber number;
   GatherCounts* received = nullptr;  // counts what it gets
-  const uint64_t* rounds = nullptr;  // another number after each reset of the exchange
 };
 
 // Owns memory for one block of each rank. Columns are packed to the own block, exchanged, and brought to their places; with more
@@ -35,7 +34,6 @@ class RankGather {
   RankGather& operator=(const RankGather&) = delete;
 
   RankNumber number() const { return link_.number; }
-  uint64_t rounds() const { return *link_.rounds; }
 
   // As Communicator::gather(), after what the stream has been given so far.
   void gather(Stream& stream, std::span<const SharedColumns> parts, int rows);

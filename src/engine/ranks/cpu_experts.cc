@@ -25,13 +25,11 @@ int layers_with_cpu_experts(const ModelFacts& facts, const EngineOptions& o, con
     refuse(fmt::format("is for mixtures of experts, but {} has no experts; leave it out", o.model));
   if (o.gpu_layers == 0) return 0;  // the CPU has all layers
   if (!machine.own_memory) refuse("needs a GPU; add --device cuda, or leave it out");
-  if (o.gpu_layers > 0 && o.gpu_layers < layers)
-    refuse(fmt::format(
-        "cannot be combined with --gpu-layers {}, which is less than the model's {} layers; give one of them",
-        o.gpu_layers, layers));
   if (!o.record.empty()) refuse("cannot be combined with --record, because a replay computes all in one place");
   if (o.executor_process) refuse("cannot be combined with --executor-process");
-  return o.cpu_moe_layers == kAllCpuMoeLayers ? layers : std::min(o.cpu_moe_layers, layers);
+  const int with_experts = o.cpu_moe_layers == kAllCpuMoeLayers ? layers : std::min(o.cpu_moe_layers, layers);
+  const int on_cpu = o.gpu_layers > 0 ? std::max(layers - o.gpu_layers, 0) : 0;
+  return with_experts > on_cpu ? with_experts : 0;
 }
 
 bool device_has_experts(const ModelConfig& config, int cpu_moe_layers) {
@@ -41,16 +39,21 @@ bool device_has_experts(const ModelConfig& config, int cpu_moe_layers) {
 
 size_t cpu_expert_bytes(const ModelFacts& facts, const MemoryPlan& plan) {
   const auto& bytes = facts.weights.expert_bytes;
-  return std::accumulate(bytes.begin(), bytes.begin() + plan.cpu_moe_layers, size_t{0});
+  const LayerRange layers = plan.host_expert_layers();
+  return std::accumulate(bytes.begin() + layers.begin, bytes.begin() + layers.end, size_t{0});
+}
+
+size_t cpu_expert_activations(const ModelFacts& facts, const Machine& machine, const MemoryPlan& plan) {
+  if (plan.cpu_moe_layers == 0) return 0;
+  return HostExpertsBackend::host_bytes(operation_limits(facts.config, plan.limits),
+                                        CpuBackend::operations_bytes_with(machine.threads));
 }
 
 void plan_cpu_experts(const ModelFacts& facts, const EngineOptions& o, const Machine& machine, MemoryPlan& plan) {
   HostPlan& host = *plan.host;
   host.budget = machine.host_memory;
   host.weights = cpu_expert_bytes(facts, plan);
-  host.activations = HostExpertsBackend::host_bytes(operation_limits(facts.config, plan.limits),
-                                                    CpuBackend::operations_bytes_with(machine.threads)) +
-                     sampling_bytes(machine.threads, facts.config.vocab);
+  host.activations = cpu_expert_activations(facts, machine, plan) + sampling_bytes(machine.threads, facts.config.vocab);
   host.other = plan.page_store + plan.vocabulary + plan.requests + plan.unplanned;
   if (host.total() <= host.budget) return;
   const auto mib = [](size_t bytes) { return (bytes + kMiB - 1) / kMiB; };

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "engine/cache/cache_size.h"
+#include "engine/ranks/cpu_experts.h"
 #include "engine/step/local_executor.h"
 #include "model/stages/cut_layers.h"
 #include "ops/cpu/cpu_backend.h"
@@ -71,18 +72,19 @@ void plan_host(const ModelFacts& facts, const EngineOptions& o, const Machine& m
   const StagePlan& stage = plan.stages.front();
   HostPlan& host = *plan.host;
   host.budget = machine.host_memory;
-  host.weights = facts.weights.bytes - facts.weights.matrix_bytes + stage.weights;
+  host.weights = facts.weights.bytes - facts.weights.matrix_bytes + stage.weights + cpu_expert_bytes(facts, plan);
   host.activations = LocalExecutor::memory_bytes(config, stage_limits(plan.limits, false),
                                                  CpuBackend::operations_bytes_with(machine.threads)) +
                      static_cast<size_t>(plan.limits.max_rows) * stage.sent_bytes +
-                     sampling_bytes(machine.threads, config.vocab);
+                     cpu_expert_activations(facts, machine, plan) + sampling_bytes(machine.threads, config.vocab);
   host.other = plan.control_vectors + plan.page_store + plan.vocabulary + plan.requests + plan.unplanned;
   const size_t least = host.total() + caches[0].unit_bytes();
   if (least > host.budget)
     throw no_resource(
         "{} MiB of memory are available, but the CPU's layers of {} need at least {} MiB (weights {}, activations {}, "
-        "other {}): raise --gpu-layers or --memory",
-        host.budget / kMiB, o.model, mib(least), mib(host.weights), mib(host.activations), mib(host.other));
+        "other {}): raise --gpu-layers or --memory{}",
+        host.budget / kMiB, o.model, mib(least), mib(host.weights), mib(host.activations), mib(host.other),
+        plan.cpu_moe_layers > 0 ? ", or lower --n-cpu-moe" : "");
 
   const CacheLayout both = plan.layout.of_parts(caches);
   const struct {

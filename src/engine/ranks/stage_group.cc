@@ -14,9 +14,11 @@ StageGroup::StageGroup(const CpuBackend& cpu, int threads, std::span<const int> 
 }
 
 // The device's thread spins if there is a core for it besides those that compute.
-StageGroup::StageGroup(const CpuBackend& cpu, int threads, Backend& device, int width, int max_rows) : threads_(2, {}) {
+StageGroup::StageGroup(const CpuBackend& cpu, int threads, const std::function<Backend&(Backend&)>& device, int width,
+                       int max_rows)
+    : threads_(2, {}) {
   add_cpu_stage(cpu, threads, {});
-  backends_.push_back(&device);
+  backends_.push_back(&device(*backends_[0]));
   links_ = std::make_unique<LocalStages>(backends_, std::span(&width, 1), max_rows, threads < usable_cores());
 }
 

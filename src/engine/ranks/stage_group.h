@@ -21,8 +21,10 @@ class StageGroup {
   // do (threads_of_rank()). widths: as LocalStages takes them. Throws Error (kResource).
   StageGroup(const CpuBackend& cpu, int threads, std::span<const int> widths, int max_rows,
              const Placement& placement = {});
-  // Two stages: the CPU's with so many threads, then the device's. width: of the border between them.
-  StageGroup(const CpuBackend& cpu, int threads, Backend& device, int width, int max_rows);
+  // Two stages: the CPU's with so many threads, then the device's. device(the CPU's backend) is the device's, which may compute
+  // with the CPU's threads, too: both then take turns. It must outlive this. width: of the border between them.
+  StageGroup(const CpuBackend& cpu, int threads, const std::function<Backend&(Backend&)>& device, int width,
+             int max_rows);
 
   int size() const { return threads_.size(); }
   // A stage's; only a work() of run() may call its operations.

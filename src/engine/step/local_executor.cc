@@ -7,6 +7,7 @@
 
 #include "model/packing/expert_store.h"
 #include "model/stages/cut_layers.h"
+#include "ops/discard_on_error.h"
 
 namespace quire {
 namespace {
@@ -40,12 +41,14 @@ size_t LocalExecutor::memory_bytes(const ModelConfig& config, const DecoderLimit
 }
 
 void LocalExecutor::commit(const CacheChanges& changes) {
+  const DiscardOnError guard(decoder_.operations());
   if (!changes.advances.empty()) decoder_.advance(changes.advances);
   for (const CacheCopy& copy : changes.copies) cache_.copy(copy);
 }
 
 void LocalExecutor::launch(const ForwardInput& input) {
   commit(input.changes);
+  const DiscardOnError guard(decoder_.operations());
   if (input.by_drafter) {
     if (!drafter_) return;  // another stage has it
     output_.logits = drafter_->forward({.rows = input.rows,

@@ -16,6 +16,7 @@ class CpuOperations final : public Operations {
   static size_t memory_bytes(int threads, const OperationLimits& limits);
 
   void finish() override {}
+  void discard() noexcept override {}  // each has run when its call returns
   void observe_inputs(InputObserver* observer) override { compute_.observer = observer; }
   void upload(std::span<const float> from, float* to) override;
 

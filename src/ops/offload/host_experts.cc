@@ -34,6 +34,10 @@ class HostExpertsOperations final : public ForwardingOperations {
     for (HostCopy* const copy : {&x_, &result_}) copy->room(device, bytes_of_rows(limits, limits.experts.hidden));
   }
 
+  void discard() noexcept override {
+    inner().discard();
+    host_->discard();
+  }
   void observe_inputs(InputObserver* observer) override {
     inner().observe_inputs(observer);
     host_->observe_inputs(observer);

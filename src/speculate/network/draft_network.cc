@@ -3,7 +3,14 @@
 #include <algorithm>
 #include <cassert>
 
+#include "ops/discard_on_error.h"
+
 namespace quire {
+
+std::span<float> TokenNetwork::forward(const DraftPass& pass) {
+  const DiscardOnError guard(decoder_.operations());
+  return decoder_.forward({pass.rows, pass.spans}, {.layers = layers_, .output = &output_});
+}
 
 std::span<float> FeatureNetwork::forward(const DraftPass& pass) {
   const Rows from = pass.predicted ? predictor_.predicted() : target_();

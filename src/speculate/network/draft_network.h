@@ -37,9 +37,7 @@ class TokenNetwork : public DraftNetwork {
  public:
   TokenNetwork(Decoder& decoder, int layers, const Linear& output)
       : decoder_(decoder), layers_(layers), output_(output) {}
-  std::span<float> forward(const DraftPass& pass) override {
-    return decoder_.forward({pass.rows, pass.spans}, {.layers = layers_, .output = &output_});
-  }
+  std::span<float> forward(const DraftPass& pass) override;
 
  private:
   Decoder& decoder_;

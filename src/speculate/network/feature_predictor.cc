@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/blocks/blocks.h"
+#include "ops/discard_on_error.h"
 
 namespace quire {
 namespace {
@@ -90,6 +91,7 @@ std::span<float> FeaturePredictor::forward(const Batch& batch, const Rows& featu
                                            std::span<const int32_t> feature_rows, const Linear& output) {
   const auto count = static_cast<int>(batch.rows.size());
   assert(count <= decoder_.limits().max_rows && features.cols == layer_->config.hidden);
+  const DiscardOnError guard(*ops_);
   ids_.clear();
   rows_.assign(batch.rows.begin(), batch.rows.end());
   for (Row& row : rows_) ids_.push_back(std::exchange(row.token, kNoToken));

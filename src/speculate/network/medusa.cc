@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "model/blocks/blocks.h"
+#include "ops/discard_on_error.h"
 #include "speculate/network/head_tensors.h"
 
 namespace quire {
@@ -112,6 +113,7 @@ OperationLimits Medusa::limits(int heads, const ModelConfig& target, int max_row
 std::span<float> Medusa::forward(const Rows& features, std::span<const int32_t> of, int count, const Linear& output) {
   const auto rows = static_cast<int>(of.size());
   assert(rows > 0 && rows <= max_rows_ && count > 0 && count <= heads() && output.weight.rows <= target_.vocab);
+  const DiscardOnError guard(*ops_);
   // Row r * heads + k is head k of feature r, so the rows of one head are far apart.
   const auto of_head = [&](int k) {
     return Rows{hidden_.row(k), hidden_.cols, hidden_.stride * static_cast<size_t>(count)};

@@ -12,7 +12,6 @@
 
 #include "base/half.h"
 #include "cuda/alphabet/alphabet.h"
-#include "cuda/stream.h"
 #include "error_of.h"
 #include "unit/cuda/device_values.h"
 
@@ -348,21 +347,6 @@ TEST(EmulatedDevice, SynchronizesParts) {
   run_alone(*device, {.threads = 128, .shared_bytes = 512}, ExchangeParts{out.data()});
   const auto result = out.values();
   for (int t = 0; t < 128; ++t) EXPECT_EQ(result[static_cast<size_t>(t)], t / 64 * 64 + 63 - t % 64);
-}
-
-TEST(Stream, RepeatsLaunchesAsGraphs) {
-  const auto device = open(0);
-  const OnDevice<float> x(*device, std::vector<float>(2 * 10, 1.0f));
-  Stream stream(*device, true);
-  // The same launches four times: run, recorded, replayed. The values at the place change, and its address does not.
-  for (const float factor : {2.0f, 3.0f, 5.0f, 7.0f}) {
-    const std::vector<float> factors{factor, 1};
-    stream.launch({.x = 2, .threads = 64}, ScaleRows{x.data(), stream.place(std::span<const float>(factors)), 10});
-    stream.finish();
-  }
-  std::vector<float> expected(20, 1.0f);
-  std::fill_n(expected.begin(), 10, 210.0f);
-  EXPECT_EQ(x.values(), expected);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class Ranks {
     for (int rank = 0; rank < ranks; ++rank) {
       const auto i = static_cast<size_t>(rank);
       gathers_.push_back(std::make_unique<RankGather>(
-          *devices_[i], RankLink{exchange_.get(), {rank, ranks}, &received_[i], &rounds_}, block_bytes));
+          *devices_[i], RankLink{exchange_.get(), {rank, ranks}, &received_[i]}, block_bytes));
       streams_.push_back(std::make_unique<Stream>(*devices_[i], true, 0, gathers_.back().get()));
     }
   }
@@ -50,10 +50,17 @@ class Ranks {
   // What a rank has thrown. The ranks can go on afterwards.
   template <class Work>
   std::exception_ptr run(const Work& work) {
-    const std::exception_ptr error = run_in_ranks(size(), work, [this] { exchange_->give_up(); });
+    const auto step = [&](int rank) {
+      try {
+        work(rank);
+      } catch (...) {
+        stream(rank).discard();
+        throw;
+      }
+    };
+    const std::exception_ptr error = run_in_ranks(size(), step, [this] { exchange_->give_up(); });
     if (!error) return nullptr;
     exchange_->reset();
-    ++rounds_;
     return error;
   }
 
@@ -61,7 +68,6 @@ class Ranks {
   std::vector<std::unique_ptr<EmulatedDevice>> devices_;
   std::unique_ptr<HostExchange> exchange_;
   std::vector<GatherCounts> received_;
-  uint64_t rounds_ = 0;
   std::vector<std::unique_ptr<RankGather>> gathers_;
   std::vector<std::unique_ptr<Stream>> streams_;
 };

@@ -71,7 +71,7 @@ class TwoBackends {
       : checkpoint_(Checkpoint::open(model)), config_(read_model_config(checkpoint_)), activations_(activations) {
     constexpr size_t kMemory = size_t{1} << 30;
     WeightOptions loading{.memory = kMemory};
-    if (cpu_moe_layers > 0) loading.host_experts = {.backend = &cpu_, .layers = cpu_moe_layers, .memory = kMemory};
+    if (cpu_moe_layers > 0) loading.host_experts = {.backend = &cpu_, .layers = {0, cpu_moe_layers}, .memory = kMemory};
     Backend& device = cpu_moe_layers > 0 ? static_cast<Backend&>(fenced_) : cpu_;
     weights_ = load_weights(checkpoint_, config_, device, team_, loading);
     shared_ =
@@ -368,7 +368,6 @@ TEST(CpuExperts, AreRefusedWhereTheyCannotWork) {
                [](auto& o) { o.model = golden_kind("mistral"), o.cpu_moe_layers = 3; });
   expect_error("--n-cpu-moe must be a number of layers, not -2", [](auto& o) { o.cpu_moe_layers = -2; });
   expect_error("--cpu-moe needs a GPU; add --device cuda", [](auto& o) { o.device = "cpu"; });
-  expect_error("--cpu-moe cannot be combined with --gpu-layers 1", [](auto& o) { o.gpu_layers = 1; });
   expect_error("--tensor-parallel-size 2 with --device emulated cannot be combined with --cpu-moe",
                [](auto& o) { o.tensor_parallel_size = 2; });
   expect_error("--pipeline-parallel-size 2 works on the processor only", [](auto& o) { o.pipeline_parallel_size = 2; });
