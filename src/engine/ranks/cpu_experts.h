@@ -8,8 +8,8 @@
 
 namespace quire {
 
-// How many of the model's first layers have their experts on the CPU; 0: those of no layer of the device. Throws Error: it is no such number.
-// Throws OptionError: the model has no experts, there is no device, or another option does not allow it.
+// How many of the model's first layers have their experts on the CPU; 0: those of no layer of the device. Throws Error: it is no
+// such number. Throws OptionError: the model has no experts, there is no device, or another option does not allow it.
 int layers_with_cpu_experts(const ModelFacts& facts, const EngineOptions& options, const Machine& machine);
 
 // Whether a layer after these has experts.
