@@ -275,26 +275,9 @@ TEST(DeviceRanks, AreRefusedWhereTheyCannotWork) {
 
 // Each device has the whole drafter, and computes its share.
 TEST(DeviceRanks, AnswerAsOneDeviceWithEveryDrafter) {
-  const EngineOptions choices[] = {
-      testing::drafted_options([](EngineOptions& o) { o.speculative = Speculation::kNgram; }),
-      testing::drafted_options([](EngineOptions& o) { o.speculative = Speculation::kEarlyExit; }),
-      testing::drafted_options([](EngineOptions& o) {
-        o.speculative = Speculation::kDraft;
-        o.draft_model = o.model;
-      }),
-      testing::drafted_options([](EngineOptions& o) {
-        o.speculative = Speculation::kEagle;
-        o.eagle_head = testing::golden("drafters/eagle");
-      }),
-      testing::drafted_options([](EngineOptions& o) {
-        o.speculative = Speculation::kMedusa;
-        o.medusa_heads = testing::golden("drafters/medusa");
-      }),
-      testing::drafted_options([](EngineOptions& o) { testing::use_mtp(o, "deepseek_v3"); }),
-  };
   const std::vector<Request> requests = {seeded_request(random_tokens(1, 20), 8),
                                          seeded_request(random_tokens(2, 9), 8)};
-  for (EngineOptions o : choices) {
+  for (EngineOptions o : testing::options_of_all_drafters()) {
     o.device = tested_device();
     Engine one(o);
     o.tensor_parallel_size = 2;

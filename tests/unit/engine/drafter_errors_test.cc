@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "engine/engine_loop.h"
 #include "paths.h"
+#include "unit/engine/loop_answers.h"
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
 
@@ -21,6 +22,7 @@ namespace {
 
 using testing::Answer;
 using testing::expect_same;
+using testing::loop_answers;
 using testing::random_tokens;
 
 // Passes each call on, and then may fail.
@@ -71,25 +73,12 @@ class DrafterErrors : public ::testing::Test {
     return all;
   }
 
-  // Answers the requests together.
-  static std::vector<Answer> run(EngineLoop& loop, const LoadedModel& model, const std::vector<Request>& requests) {
-    std::vector<Answer> answers(requests.size());
-    Sequences arrived;
-    for (size_t i = 0; i < requests.size(); ++i) {
-      const auto state = prepare(
-          requests[i], [&answers, i](const Output& out) { answers[i].add(out); }, {}, model.info.max_model_len);
-      arrived.emplace_back(state, 0, std::move(state->prompt), nullptr);
-    }
-    loop.add(std::move(arrived));
-    while (!loop.idle()) loop.step();
-    return answers;
-  }
   std::vector<Answer> without(const std::vector<Request>& all) const {
     EngineOptions o = options_;
     o.speculative = Speculation::kOff;
     LoadedModel model(o);
     EngineLoop loop(model);
-    return run(loop, model, all);
+    return loop_answers(loop, model, all);
   }
   static DrafterStats stats(const EngineLoop& loop) {
     EngineStats all;
@@ -117,7 +106,7 @@ TEST_F(DrafterErrors, ChangeNoAnswer) {
       if (call == 3) error();
     });
     EngineLoop loop(model);
-    const auto answers = run(loop, model, all);
+    const auto answers = loop_answers(loop, model, all);
     for (size_t i = 0; i < all.size(); ++i) expect_same(expected[i], answers[i], "request " + std::to_string(i));
     EXPECT_EQ(stats(loop).errors, 1u);
     EXPECT_EQ(drafter.calls(), 4) << "these sequences draft no more";
@@ -131,7 +120,7 @@ TEST_F(DrafterErrors, EndDraftingForTheirSequencesAndAfterSomeForAll) {
   EngineLoop loop(model);
   for (unsigned i = 0; i < DraftStage::kMostErrors + 2; ++i) {
     const auto all = requests(i);
-    for (const Answer& answer : run(loop, model, all)) EXPECT_EQ(answer.last.finish, FinishReason::kLength);
+    for (const Answer& answer : loop_answers(loop, model, all)) EXPECT_EQ(answer.last.finish, FinishReason::kLength);
     EXPECT_EQ(stats(loop).errors, std::min<uint64_t>(i + 1, DraftStage::kMostErrors));
     EXPECT_EQ(drafter.calls(), static_cast<int>(stats(loop).errors));
   }
@@ -151,7 +140,7 @@ TEST_F(DrafterErrors, OfTheModelLeaveTheTextDrafters) {
     all.push_back(seeded_request(prompt, 60));
     all.back().sampling.temperature = 0;
   }
-  const auto expected = without(all), answers = run(loop, model, all);
+  const auto expected = without(all), answers = loop_answers(loop, model, all);
   for (size_t i = 0; i < all.size(); ++i) expect_same(expected[i], answers[i]);
   EngineStats s;
   loop.write_stats(s);

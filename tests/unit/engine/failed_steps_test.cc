@@ -12,6 +12,7 @@
 #include "engine/engine_loop.h"
 #include "ops/forwarding.h"
 #include "unit/engine/drafters.h"
+#include "unit/engine/loop_answers.h"
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
 
@@ -21,6 +22,7 @@ namespace {
 using testing::Answer;
 using testing::expect_same;
 using testing::golden;
+using testing::loop_answers;
 using testing::random_tokens;
 
 // The CPU's operations, of which one fails.
@@ -69,21 +71,7 @@ std::unique_ptr<Operations> FailingBackend::operations(Activations activations, 
   return std::make_unique<FailingOperations>(*this, inner().operations(activations, limits));
 }
 
-class FailedSteps : public ::testing::TestWithParam<testing::Choice> {
- protected:
-  static std::vector<Answer> run(EngineLoop& loop, const LoadedModel& model, const std::vector<Request>& requests) {
-    std::vector<Answer> answers(requests.size());
-    Sequences arrived;
-    for (size_t i = 0; i < requests.size(); ++i) {
-      const auto state = prepare(
-          requests[i], [&answers, i](const Output& out) { answers[i].add(out); }, {}, model.info.max_model_len);
-      arrived.emplace_back(state, 0, std::move(state->prompt), nullptr);
-    }
-    loop.add(std::move(arrived));
-    while (!loop.idle()) loop.step();
-    return answers;
-  }
-};
+class FailedSteps : public ::testing::TestWithParam<testing::Choice> {};
 
 // The model's own steps and those of each network that drafts, whichever of the first operations fails.
 TEST_P(FailedSteps, LeaveNothingToRun) {
@@ -102,13 +90,13 @@ TEST_P(FailedSteps, LeaveNothingToRun) {
     auto& backend = static_cast<FailingBackend&>(*runtime->device);
     LoadedModel model(o, 0, runtime);  // a new one: drafters that fail often draft no more
     EngineLoop loop(model);
-    const Answer expected = run(loop, model, requests)[0];
+    const Answer expected = loop_answers(loop, model, requests)[0];
     backend.calls_to_fail = call;
-    run(loop, model, requests);
+    loop_answers(loop, model, requests);
     fails = backend.failures > 0;
     backend.calls_to_fail = -1;
     ASSERT_EQ(backend.discards, backend.failures) << call;
-    expect_same(expected, run(loop, model, requests)[0], std::to_string(call));
+    expect_same(expected, loop_answers(loop, model, requests)[0], std::to_string(call));
     ASSERT_EQ(backend.runs_of_the_rest, 0) << call;
     if (call == 60) break;
   }

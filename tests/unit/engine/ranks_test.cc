@@ -130,16 +130,7 @@ TEST(Ranks, KeepUnitsInOneLayout) {
 }
 
 TEST(Ranks, AnswerAsOneWithEveryDrafter) {
-  const EngineOptions choices[] = {
-      testing::drafted_options([](EngineOptions& o) { o.speculative = Speculation::kNgram; }),
-      testing::drafted_options([](EngineOptions& o) { o.speculative = Speculation::kEarlyExit; }),
-      testing::drafted_options([](EngineOptions& o) {
-        o.speculative = Speculation::kDraft;
-        o.draft_model = o.model;
-      }),
-      testing::drafted_options([](EngineOptions& o) { testing::use_mtp(o, "deepseek_v3"); }),
-  };
-  for (EngineOptions o : choices) {
+  for (EngineOptions o : testing::options_of_all_drafters()) {
     const EngineOptions one = o;
     o.tensor_parallel_size = 3;
     testing::expect_same_answers(one, o, o.model + " drafter " + std::to_string(static_cast<int>(o.speculative)));

@@ -89,4 +89,25 @@ EngineOptions drafted_options(const Change& change) {
   return o;
 }
 
+// With each kind of drafter.
+inline std::vector<EngineOptions> options_of_all_drafters() {
+  return {
+      drafted_options([](EngineOptions& o) { o.speculative = Speculation::kNgram; }),
+      drafted_options([](EngineOptions& o) { o.speculative = Speculation::kEarlyExit; }),
+      drafted_options([](EngineOptions& o) {
+        o.speculative = Speculation::kDraft;
+        o.draft_model = o.model;
+      }),
+      drafted_options([](EngineOptions& o) {
+        o.speculative = Speculation::kEagle;
+        o.eagle_head = golden("drafters/eagle");
+      }),
+      drafted_options([](EngineOptions& o) {
+        o.speculative = Speculation::kMedusa;
+        o.medusa_heads = golden("drafters/medusa");
+      }),
+      drafted_options([](EngineOptions& o) { use_mtp(o, "deepseek_v3"); }),
+  };
+}
+
 }  // namespace quire::testing
