@@ -41,7 +41,7 @@ PARTS = {
         "unit_engine": "-KernelSets/*avx*:KernelSets/*amx:Exactness.KernelSets*:All/Kinds.*_int8_cache*:All/Kinds.*_fp8_cache*:All/DeviceRankKinds.*",
     },
     "tsan": {
-        "unit_engine": "-All/Kinds*:KernelSets*:Exactness.*:OutOfMemory*:Recordings*:Kinds/*:GpuLayers.*:DeviceSampling.*EmulatedGpu:All/GpuLayerKinds.*:CpuExperts.*:All/CpuExpertKinds.*:DeviceRanks.*:All/DeviceRankKinds.*",
+        "unit_engine": "-All/Kinds*:KernelSets*:Exactness.*:OutOfMemory*:Recordings*:Kinds/*:GpuLayers.*:DeviceSampling.*EmulatedGpu:All/GpuLayerKinds.*:CpuExperts.*:All/CpuExpertKinds.*:*SplitMixtures*:DeviceRanks.*:All/DeviceRankKinds.*",
         "unit_server": "-BadRequests*",
     },
 }
