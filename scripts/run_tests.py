@@ -181,7 +181,7 @@ def main():
     alone = [job for job in jobs if job[0].split()[0] in ALONE]  # also in other environments
     jobs = [job for job in jobs if job not in alone]
     jobs.sort(key=lambda job: LONGEST.index(job[0]) if job[0] in LONGEST else len(LONGEST))
-    # The end-to-end tests wait for answers, so nothing but each other runs beside them either.
+    # The end-to-end tests wait for answers, so only other files of theirs run at the same time.
     kinds = [] if arguments.changed else arguments.kinds.split(",")
     texts = [text for text in arguments.filter if text not in ("e2e", "python")]
     if "e2e" in kinds and ("e2e" in arguments.filter or not arguments.filter or (texts and not jobs and not alone)):

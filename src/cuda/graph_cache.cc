@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cuda/hash_bytes.h"
+#include "base/files/checksum.h"
 
 namespace quire::cuda {
 
 size_t GraphCache::Hash::operator()(std::span<const Launch> launches) const {
   uint64_t hash = launches.size();
+  const auto add = [&](uint64_t part) { hash = (hash ^ part) * 0x9E3779B97F4A7C15; };
   for (const Launch& launch : launches) {
-    hash = hash_bytes(hash, &launch.shape, sizeof launch.shape);
-    hash = hash_bytes(hash ^ reinterpret_cast<uintptr_t>(launch.entry), launch.kernel.data(), launch.entry->bytes);
+    add(checksum(std::as_bytes(std::span(&launch.shape, 1))));
+    add(reinterpret_cast<uintptr_t>(launch.entry));
+    add(checksum(std::span(launch.kernel).first(launch.entry->bytes)));
   }
   return hash;
 }

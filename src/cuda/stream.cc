@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/files/checksum.h"
 #include "cuda/graph_cache.h"
-#include "cuda/hash_bytes.h"
 #include "cuda/ranks/rank_gather.h"
 #include "quire/error.h"
 
@@ -41,7 +41,7 @@ Stream::~Stream() {
 
 const std::byte* Stream::place_bytes(std::span<const std::byte> bytes) {
   if (bytes.empty()) return memory_;
-  const uint64_t hash = hash_bytes(0, bytes.data(), bytes.size());
+  const uint64_t hash = checksum(bytes);
   for (const Placed& place : placed_) {
     if (place.hash == hash && place.bytes == bytes.size() &&
         std::memcmp(host_ + place.at, bytes.data(), bytes.size()) == 0)

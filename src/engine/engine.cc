@@ -343,12 +343,13 @@ EngineStats Engine::stats() const {
 }
 
 EngineSnapshot Engine::snapshot() const {
+  EngineSnapshot newest = state_->loop.watch().latest();  // before the next one is asked for, which may come at once
   {
     const std::lock_guard lock(state_->mutex);
     state_->loop.watch().ask();
   }
   state_->wake.notify_one();
-  return state_->loop.watch().latest();
+  return newest;
 }
 
 Explanation Engine::explain(const ExplainRequest& request) const {

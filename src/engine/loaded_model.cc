@@ -244,14 +244,10 @@ void LoadedModel::make_executor() {
   if (!draft_model) return;
   if (!plan.stages.empty() && processes && runtime.rank + 1 < options.pipeline_parallel_size) return;
   if (stages)
-    return make_drafter(*draft_model, target.weights, stages->last(),
-                        plan.shares_layers() ? *runtime.device : stages->backend(stages->stages() - 1));
-  for_each_rank([this, rank = size_t{0}](LocalExecutor& executor, Backend& backend) mutable {
-    const bool other = rank > 0 && !rank_weights.empty();
-    make_drafter(other ? *rank_draft_models[rank - 1] : *draft_model, other ? rank_weights[rank - 1] : target.weights,
-                 executor, backend);
-    ++rank;
-  });
+    return make_drafter(stages->last(), plan.shares_layers() ? *runtime.device : stages->backend(stages->stages() - 1),
+                        0);
+  for_each_rank(
+      [this](LocalExecutor& executor, Backend& backend, size_t memory) { make_drafter(executor, backend, memory); });
 }
 
 // host: of the CPU, whichever threads compute them.
@@ -287,18 +283,21 @@ void LoadedModel::make_stages() {
   stages = std::make_unique<StagesExecutor>(target.config, parts, cache, *stage_group, plan.micro_batches, plan.limits);
 }
 
-void LoadedModel::make_drafter(DraftModel& drafter, const Weights& weights, LocalExecutor& executor,
-                               Backend& backend) const {
+void LoadedModel::make_drafter(LocalExecutor& executor, Backend& backend, size_t memory) const {
+  DraftModel& drafter = memory == 0 ? *draft_model : *rank_draft_models[memory - 1];
+  const Weights& weights = memory == 0 ? target.weights : rank_weights[memory - 1];
   executor.set_drafter(drafter.make_network(
       {target.config, weights, executor.cache(), backend, plan.activation_type, executor.decoder(), plan.limits}));
 }
 
 template <class F>
 void LoadedModel::for_each_rank(F f) {
-  if (local) f(*local, runtime.backend());
-  if (processes) f(processes->local(), processes->backend());
-  for (int rank = 0; ranks && rank < ranks->ranks(); ++rank) f(ranks->rank(rank), ranks->backend(rank));
-  for (int stage = 0; stages && stage < stages->stages(); ++stage) f(stages->stage(stage), stages->backend(stage));
+  if (local) f(*local, runtime.backend(), size_t{0});
+  if (processes) f(processes->local(), processes->backend(), size_t{0});
+  for (int rank = 0; ranks && rank < ranks->ranks(); ++rank)
+    f(ranks->rank(rank), ranks->backend(rank), rank_weights.empty() ? 0 : static_cast<size_t>(rank));
+  for (int stage = 0; stages && stage < stages->stages(); ++stage)
+    f(stages->stage(stage), stages->backend(stage), size_t{0});
 }
 
 void LoadedModel::compute_by(std::unique_ptr<Executor> other) {
@@ -329,15 +328,15 @@ void LoadedModel::add_adapter(const AdapterOption& option, const Checkpoint& che
 }
 
 void LoadedModel::set_adapter(int number, std::span<const Adapter> by_rank) {
-  for_each_rank([&, rank = size_t{0}](LocalExecutor& executor, Backend&) mutable {
-    executor.decoder().set_adapter(number, by_rank[std::min(rank++, by_rank.size() - 1)]);
+  for_each_rank([&](LocalExecutor& executor, Backend&, size_t memory) {
+    executor.decoder().set_adapter(number, by_rank[memory]);
   });
 }
 
 void LoadedModel::load_control_vectors() {
   if (options.control_vectors.empty()) return;
   const ControlVectors vectors = read_control_vectors(options, target.config);
-  for_each_rank([&](LocalExecutor& executor, Backend& backend) {
+  for_each_rank([&](LocalExecutor& executor, Backend& backend, size_t) {
     std::vector<Vector> directions;
     for (const std::vector<float>& direction : vectors.directions()) directions.emplace_back(backend, direction);
     executor.decoder().set_directions(std::move(directions));

@@ -100,10 +100,10 @@ struct LoadedModel {
   void make_stages();
   void agree(const Checkpoint& checkpoint, const ModelConfig& config);
   void agree_on_cache();
-  // f(executor, its backend) for each rank or stage.
+  // f(executor, its backend, memory) for each rank or stage. memory: which of the ranks' memories it has; 0: that of `target`'s weights.
   template <class F>
   void for_each_rank(F f);
-  void make_drafter(DraftModel& drafter, const Weights& weights, LocalExecutor& executor, Backend& backend) const;
+  void make_drafter(LocalExecutor& executor, Backend& backend, size_t memory) const;
   void settle_memory(ModelFacts& facts, size_t memory_before, int max_logits);
   void describe(const Checkpoint& checkpoint);
   void describe_memory();

@@ -1,4 +1,4 @@
-// Which types the matrices of a gated feed-forward may have beside each other.
+// Whether the matrices of each gated feed-forward have types that can be computed together.
 #pragma once
 
 #include "model/checkpoint.h"

@@ -9,16 +9,15 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/files/mapped_file.h"
 #include "engine/loaded_model.h"
 #include "error_of.h"
 #include "model/stages/cut_layers.h"
 #include "unit/engine/all_logits.h"
+#include "unit/engine/beside_a_device.h"
 #include "unit/engine/drafters.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/seeded_request.h"
@@ -33,25 +32,13 @@ using testing::all_logits;
 using testing::Answer;
 using testing::answers_together;
 using testing::expect_same;
+using testing::largest_difference;
 using testing::random_tokens;
 using testing::same_bits;
-
-EngineOptions device_options(std::string model, int gpu_layers) {
-  EngineOptions o = testing::small_options(std::move(model));
-  o.device = "emulated";
-  o.gpu_layers = gpu_layers;
-  return o;
-}
+using testing::shared_options;
 
 int layers_of(const std::string& model) {
   return static_cast<int>(read_model_config(Checkpoint::open(model)).layers.size());
-}
-
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double{a[i]} - double{b[i]}));
-  return largest;
 }
 
 class GpuLayerKinds : public ::testing::TestWithParam<const char*> {};
@@ -60,8 +47,7 @@ class GpuLayerKinds : public ::testing::TestWithParam<const char*> {};
 TEST_P(GpuLayerKinds, HaveTheLogitsOfTheCpu) {
   const std::string path = testing::golden_kind(GetParam());
   if (!testing::is_known(path)) GTEST_SKIP() << "Quire does not know this family";
-  const double tolerance =
-      nlohmann::json::parse(read_text_file(fs::path(path) / "expected.json")).at("suggested_tolerance_max_abs_fp32");
+  const double tolerance = testing::golden_tolerance(path);
   const TokenIds ids = random_tokens(1, 24);
   EngineOptions o = testing::small_options(path);
   o.activations = "f32";
@@ -69,7 +55,7 @@ TEST_P(GpuLayerKinds, HaveTheLogitsOfTheCpu) {
   const auto expected = all_logits(cpu, ids, 24);
   for (int layers = 1; layers < cpu.info.layers; ++layers) {
     if (!can_cut_before(cpu.target.config, cpu.info.layers - layers)) continue;
-    o = device_options(path, layers);
+    o = shared_options(path, layers);
     o.activations = "f32";
     o.micro_batch_rows = 5;
     LoadedModel shared(o, 64);
@@ -85,10 +71,10 @@ INSTANTIATE_TEST_SUITE_P(All, GpuLayerKinds, ::testing::ValuesIn(testing::kGolde
 
 // Each computes by its own rules: the CPU's default is not the device's, and a given type is for both.
 TEST(GpuLayers, RoundInputsAsTheirDeviceDoes) {
-  const LoadedModel usual(device_options(testing::golden_kind("mistral"), 1), 64);
+  const LoadedModel usual(shared_options(testing::golden_kind("mistral"), 1), 64);
   EXPECT_EQ(usual.plan.activation_type, Activations::kBf16);
   EXPECT_EQ(usual.plan.host->activation_type, usual.runtime.cpu.default_activations());
-  EngineOptions o = device_options(testing::golden_kind("mistral"), 1);
+  EngineOptions o = shared_options(testing::golden_kind("mistral"), 1);
   o.activations = "f32";
   const LoadedModel given(o, 64);
   EXPECT_EQ(given.plan.activation_type, Activations::kF32);
@@ -106,7 +92,7 @@ TEST(GpuLayers, MultiplyInt8InputsLikeTheCpu) {
   const TokenIds ids = random_tokens(2, 40);
   for (const TensorType type : {TensorType::Q4_0, TensorType::Q8_0, TensorType::Q4_K, TensorType::Q6_K}) {
     SCOPED_TRACE(info(type).name);
-    EngineOptions o = device_options(testing::tiny_model(type), 0);
+    EngineOptions o = shared_options(testing::tiny_model(type), 0);
     o.activations = "int8";
     LoadedModel cpu(o, 64);
     const std::vector<float> expected = all_logits(cpu, ids, 40);
@@ -124,7 +110,7 @@ TEST(GpuLayers, MultiplyInt8InputsLikeTheCpu) {
 
 TEST(GpuLayers, AnswerAloneAsInABatch) {
   for (const char* kind : {"llama", "qwen3_next"})
-    testing::expect_the_same_alone_and_together(device_options(testing::golden_kind(kind), 2), kind);
+    testing::expect_the_same_alone_and_together(shared_options(testing::golden_kind(kind), 2), kind);
 }
 
 TEST(GpuLayers, AnswerAlikeWithEveryDrafter) {
@@ -156,7 +142,7 @@ TEST(GpuLayers, ReadTheirOwnKeptPages) {
   for (const char* kind : {"mistral", "qwen3_next"}) {
     const Request request = seeded_request(random_tokens(9, 70), 8);
     const auto run = [&](int layers) {
-      EngineOptions o = device_options(testing::golden_kind(kind), layers);
+      EngineOptions o = shared_options(testing::golden_kind(kind), layers);
       o.cache_dir = folder.string();
       Engine engine(o);
       return testing::answer(engine, request);
@@ -173,7 +159,7 @@ TEST(GpuLayers, ReadTheirOwnKeptPages) {
 
 TEST(GpuLayers, TakeThePlannedMemoryInBothPlaces) {
   for (const char* kind : {"mistral", "gemma3_text", "deepseek_v3", "qwen3_next"}) {
-    const LoadedModel model(device_options(testing::golden_kind(kind), 1), 64);
+    const LoadedModel model(shared_options(testing::golden_kind(kind), 1), 64);
     const MemoryPlan& plan = model.plan;
     ASSERT_EQ(plan.stages.size(), 2u);
     EXPECT_EQ(model.cpu_layers->weights.matrix_bytes, plan.stages[0].weights) << kind;
@@ -192,7 +178,7 @@ TEST(GpuLayers, TakeThePlannedMemoryInBothPlaces) {
 }
 
 TEST(GpuLayers, LoadATiedEmbeddingIntoBoth) {
-  const LoadedModel model(device_options(testing::golden_kind("gemma3_text"), 1), 64);
+  const LoadedModel model(shared_options(testing::golden_kind("gemma3_text"), 1), 64);
   ASSERT_TRUE(model.target.config.tied_output);
   const WeightTotals totals = check_weights(Checkpoint::open(testing::golden_kind("gemma3_text")), model.target.config);
   EXPECT_EQ(model.info.weight_bytes, totals.matrix_bytes + totals.embedding_bytes);
@@ -200,7 +186,7 @@ TEST(GpuLayers, LoadATiedEmbeddingIntoBoth) {
 
 TEST(GpuLayers, AreMappedFromPacksOfTheirOwn) {
   const fs::path folder = fs::temp_directory_path() / ("quire-gpu-packs-" + std::to_string(::getpid()));
-  EngineOptions o = device_options(testing::golden_kind("mistral"), 1);
+  EngineOptions o = shared_options(testing::golden_kind("mistral"), 1);
   o.pack_cache = folder.string();
   const TokenIds ids = random_tokens(3, 12);
   std::vector<float> logits;
@@ -214,18 +200,18 @@ TEST(GpuLayers, AreMappedFromPacksOfTheirOwn) {
 }
 
 TEST(GpuLayers, SendEachRowOnce) {
-  LoadedModel model(device_options(testing::golden_kind("mistral"), 1), 64);
+  LoadedModel model(shared_options(testing::golden_kind("mistral"), 1), 64);
   all_logits(model, random_tokens(1, 24), 24);
   EXPECT_EQ(model.stage_bytes(), size_t{24} * static_cast<size_t>(model.info.hidden) * sizeof(float));
 }
 
 TEST(GpuLayers, AreAllOrNone) {
   const std::string path = testing::golden_kind("mistral");
-  const LoadedModel none(device_options(path, 0), 64);
+  const LoadedModel none(shared_options(path, 0), 64);
   EXPECT_EQ(none.runtime.device, nullptr);
   EXPECT_EQ(none.info.gpu_layers, 0);
   for (const int layers : {layers_of(path), 99, kAllGpuLayers, kAutoGpuLayers}) {
-    const LoadedModel all(device_options(path, layers), 64);
+    const LoadedModel all(shared_options(path, layers), 64);
     EXPECT_EQ(all.info.gpu_layers, layers_of(path)) << layers;
     EXPECT_EQ(all.stages, nullptr) << layers;
     EXPECT_FALSE(all.plan.host) << layers;
@@ -239,7 +225,7 @@ MemoryPlan plan_on_device(const EngineOptions& o, size_t device, size_t host = s
 }
 
 TEST(GpuLayersPlan, ChoosesTheMostThatFit) {
-  EngineOptions o = device_options(testing::golden_kind("qwen3_next"), kAutoGpuLayers);
+  EngineOptions o = shared_options(testing::golden_kind("qwen3_next"), kAutoGpuLayers);
   o.max_model_len = 0;
   const int all = layers_of(o.model);
   const auto fits = [&](int layers, size_t memory) {
@@ -261,7 +247,7 @@ TEST(GpuLayersPlan, ChoosesTheMostThatFit) {
 }
 
 TEST(GpuLayersPlan, NamesTheLayersThatWouldFit) {
-  EngineOptions o = device_options(testing::golden_kind("qwen3_next"), kAllGpuLayers);
+  EngineOptions o = shared_options(testing::golden_kind("qwen3_next"), kAllGpuLayers);
   EngineOptions one = o;
   one.gpu_layers = 1;
   size_t memory = size_t{1} << 16;
@@ -275,7 +261,7 @@ TEST(GpuLayersPlan, NamesTheLayersThatWouldFit) {
 
 // The cache has as many pages as fit in both, and the host's part has a limit of its own.
 TEST(GpuLayersPlan, KeepsToBothMemories) {
-  EngineOptions o = device_options(testing::golden_kind("mistral"), 1);
+  EngineOptions o = shared_options(testing::golden_kind("mistral"), 1);
   const size_t device = size_t{1} << 30;
   const MemoryPlan wide = plan_on_device(o, device);
   for (const size_t spare : {wide.host->cache / 2, wide.host->cache * 3 / 4}) {
@@ -299,7 +285,7 @@ TEST(GpuLayersPlan, KeepsToBothMemories) {
 
 TEST(GpuLayers, AreRefusedWhereTheyCannotWork) {
   const auto error_with = [](const std::function<void(EngineOptions&)>& change) {
-    EngineOptions o = device_options(testing::golden_kind("mistral"), 1);
+    EngineOptions o = shared_options(testing::golden_kind("mistral"), 1);
     change(o);
     return error_of([&] { LoadedModel model(o); });
   };
@@ -332,7 +318,7 @@ TEST(GpuLayers, AreNotCutBetweenLayersThatShareACache) {
   const int all = layers_of(path);
   int refused = 0;
   for (int layers = 1; layers < all; ++layers) {
-    const std::string error = error_of([&] { plan_on_device(device_options(path, layers), size_t{1} << 30); });
+    const std::string error = error_of([&] { plan_on_device(shared_options(path, layers), size_t{1} << 30); });
     EXPECT_EQ(error.empty(), can_cut_before(config, all - layers)) << layers;
     if (error.empty()) continue;
     ++refused;
