@@ -49,5 +49,8 @@ echo "== speed"
 for type in bf16 q4_0; do
   file=$models/llama-3.1-8b-$type.gguf
   [[ -f $file ]] || "$quire" synth --shape llama-3.1-8b --type $type -o "$file"
-  "$quire" bench -m "$file" --device cuda --tune off -r 3 --max-num-batched-tokens 4096 -c 12288 -p 512,8192 -n 64 -b 1,8,64
+  for tune in off force; do
+    echo "$type, --tune $tune"
+    "$quire" bench -m "$file" --device cuda --tune $tune -r 3 --max-num-batched-tokens 4096 -c 12288 -p 512,8192 -n 64 -b 1,8,64
+  done
 done

@@ -7,6 +7,7 @@
 
 #include "cuda/cuda_operations.h"
 #include "cuda/linear/inputs.h"
+#include "cuda/linear/measure_variants.h"
 #include "cuda/probe.h"
 #include "cuda/ranks/cuda_ranks.h"
 #include "kernels/packing_version.h"
@@ -20,6 +21,8 @@ namespace {
 constexpr size_t kStaging = size_t{8} << 20;
 // Pinning takes a system call, and copies of a few bytes gain nothing.
 constexpr size_t kLeastPinned = size_t{64} << 10;
+// Increase this when kernels of linears change: choices of older ones are measured again.
+constexpr int kKernelsVersion = 1;
 
 }  // namespace
 
@@ -39,7 +42,7 @@ std::unique_ptr<Operations> CudaBackend::operations(Activations activations, con
   if (!has_input_form(activations))
     throw Error(ErrorKind::kUnsupported,
                 "--activations int8x2 is not supported with --device cuda; use bf16, f32 or int8");
-  return std::make_unique<CudaOperations>(*device_, graphs_, activations, limits, ranks);
+  return std::make_unique<CudaOperations>(*device_, graphs_, activations, limits, ranks, &variants_);
 }
 
 size_t CudaBackend::operations_bytes(const OperationLimits& limits) const {
@@ -53,6 +56,17 @@ std::unique_ptr<DeviceRanks> CudaBackend::connect(std::span<Backend* const> rank
     backends.push_back(static_cast<CudaBackend*>(rank));
   }
   return connect_ranks(backends);
+}
+
+std::string CudaBackend::tuned_as() const {
+  return device_->facts().emulated ? std::string()
+                                   : device_->facts().name + ", kernels " + std::to_string(kKernelsVersion);
+}
+
+Backend::KernelChoices CudaBackend::tune(std::span<const TunedProjection> projections, Activations activations,
+                                         int rows, const KernelChoices& known,
+                                         const std::function<void(size_t, size_t)>& report) {
+  return measure_variants(*device_, variants_, projections, activations, rows, known, report);
 }
 
 std::optional<BackendRates> CudaBackend::measure_rates() { return cuda::measure_rates(*device_); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda/device.h"
+#include "cuda/linear/linear_variant.h"
 #include "cuda/ranks/rank_gather.h"
 #include "ops/backend.h"
 
@@ -33,6 +34,9 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits, const RankLink& ranks);
   size_t operations_bytes(const OperationLimits& limits) const override;
   std::unique_ptr<DeviceRanks> connect(std::span<Backend* const> ranks) override;
+  std::string tuned_as() const override;  // empty on the emulated device
+  KernelChoices tune(std::span<const TunedProjection> projections, Activations activations, int rows,
+                     const KernelChoices& known, const std::function<void(size_t, size_t)>& report) override;
   std::optional<BackendRates> measure_rates() override;
 
   std::byte* allocate(size_t bytes) override;
@@ -51,6 +55,7 @@ class CudaBackend final : public Backend {
  private:
   const std::unique_ptr<Device> device_;
   const bool graphs_;
+  VariantTable variants_;
   std::mutex staging_mutex_;
   std::byte* staging_ = nullptr;  // [kStaging]
 };

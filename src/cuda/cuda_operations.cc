@@ -35,10 +35,10 @@ size_t picked_bytes(const OperationLimits& limits) {
 }  // namespace
 
 CudaOperations::CudaOperations(Device& device, bool graphs, Activations activations, const OperationLimits& limits,
-                               const RankLink& ranks)
+                               const RankLink& ranks, const VariantTable* variants)
     : device_(device),
       ranks_(ranks.exchange ? std::make_optional<RankGather>(device, ranks) : std::nullopt),
-      stream_(device, graphs, scratch_bytes(limits), ranks_ ? &*ranks_ : nullptr),
+      stream_(device, graphs, scratch_bytes(limits), ranks_ ? &*ranks_ : nullptr, variants),
       activations_(activations),
       inputs_(device, input_needs(limits), limits.forms) {
   if (limits.max_picked > 0) picked_ = device.allocate(picked_bytes(limits));

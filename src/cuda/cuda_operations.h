@@ -22,9 +22,9 @@ namespace quire::cuda {
 // Calls record launches, which finish() runs.
 class CudaOperations final : public Operations {
  public:
-  // activations: bf16, f32 or int8. The device must outlive it. Throws Error (kResource).
+  // activations: bf16, f32 or int8. The device must outlive it, and so must variants (Stream). Throws Error (kResource).
   CudaOperations(Device& device, bool graphs, Activations activations, const OperationLimits& limits,
-                 const RankLink& ranks = {});
+                 const RankLink& ranks = {}, const VariantTable* variants = nullptr);
   ~CudaOperations() override;
   static size_t memory_bytes(const OperationLimits& limits);
 

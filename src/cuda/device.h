@@ -20,6 +20,7 @@ struct DeviceFacts {
   int processors = 0;        // streaming multiprocessors
   int shared_bytes = 0;      // that a block can have
   size_t memory = 0;         // bytes
+  bool emulated = false;     // its speed says nothing about kernels
 };
 
 // Functions throw Error: kResource: memory is short, or the device has failed.

@@ -19,11 +19,12 @@ constexpr size_t kLeastPlace = 256, kLargePlace = size_t{64} << 10;
 
 }  // namespace
 
-Stream::Stream(Device& device, bool graphs, size_t scratch_bytes, RankGather* ranks)
+Stream::Stream(Device& device, bool graphs, size_t scratch_bytes, RankGather* ranks, const VariantTable* variants)
     : device_(device),
       graphs_(graphs ? std::make_unique<GraphCache>(device) : nullptr),
       scratch_bytes_(scratch_bytes),
-      ranks_(ranks) {
+      ranks_(ranks),
+      variants_(variants) {
   if (scratch_bytes > 0) scratch_ = device_.allocate(scratch_bytes);
   host_ = device_.allocate_host(kPlaces);
   memory_ = device_.allocate(kPlaces);

@@ -14,8 +14,9 @@
 
 namespace quire::cuda {
 
-class GraphCache;  // cuda/graph_cache.h
-class RankGather;  // cuda/ranks/rank_gather.h
+class GraphCache;    // cuda/graph_cache.h
+class RankGather;    // cuda/ranks/rank_gather.h
+class VariantTable;  // cuda/linear/linear_variant.h
 
 class Stream {
  public:
@@ -23,8 +24,10 @@ class Stream {
   static constexpr size_t kPlaces = size_t{32} << 20;
 
   // The device must outlive it. graphs: whether to use them. scratch_bytes: see scratch(). ranks: if the operations are those of one
-  // rank among several, how they get what the others compute; it must outlive the stream.
-  Stream(Device& device, bool graphs, size_t scratch_bytes = 0, RankGather* ranks = nullptr);
+  // rank among several, how they get what the others compute; it must outlive the stream. variants: chosen kernels of linears, or
+  // nullptr; likewise.
+  Stream(Device& device, bool graphs, size_t scratch_bytes = 0, RankGather* ranks = nullptr,
+         const VariantTable* variants = nullptr);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -52,6 +55,7 @@ class Stream {
   // Another number after each finish() and discard(): while it is the same, places stay valid.
   uint64_t step() const { return step_; }
 
+  const VariantTable* variants() const { return variants_; }
   RankGather* ranks() const { return ranks_; }  // nullptr: there are no others
   // RankGather::exchange(), between the launches before and after.
   void exchange(size_t bytes);
@@ -80,6 +84,7 @@ class Stream {
   const std::unique_ptr<GraphCache> graphs_;  // nullptr: without graphs
   const size_t scratch_bytes_;
   RankGather* const ranks_;
+  const VariantTable* const variants_;
   std::byte* scratch_ = nullptr;
   std::vector<Launch> launches_;
   std::vector<Exchange> exchanges_;

@@ -144,11 +144,26 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
     tune(compute, runtime.tuning, cpu_layers ? *cpu_layers : target, file, options.tune == TuneMode::kForce,
          options.on_load);
   }
+  tune_device();
   options.on_load = nullptr;  // it may refer to what ends with the caller
   make_executor();
   adapters.set_limits(plan.adapters, plan.limits.max_rank);
   for (const AdapterOption& adapter : options.adapters) add_adapter(adapter, checkpoint);
   load_control_vectors();
+}
+
+// Several devices have shares of matrices, which are kinds of their own: they take the usual kernels.
+void LoadedModel::tune_device() {
+  if (options.tune == TuneMode::kOff || options.tuning_file.empty() || plan.devices != 1 || !runtime.device) return;
+  if (runtime.device->tuned_as().empty()) return;
+  const TuningFile file(options.tuning_file, runtime.device->tuned_as(), warn);
+  try {
+    tune(*runtime.device, target, plan.activation_type, plan.limits.max_rows, file, options.tune == TuneMode::kForce,
+         options.on_load);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kResource) throw;
+    warn(fmt::format("cannot measure which kernels are the fastest: {}; the usual ones are used", error.what()));
+  }
 }
 
 // All processes must have the same model, compute it in the same way, and understand the same orders.

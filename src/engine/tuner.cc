@@ -107,6 +107,46 @@ std::vector<TunedMatrix> tuned_matrices(const Model& model, Activations activati
   return matrices;
 }
 
+std::vector<TunedProjection> tuned_projections(const Model& model, Activations activations) {
+  std::vector<TunedProjection> all;
+  Slot last;
+  const auto same_inputs = [&](const Linear& a, const Linear& b) {
+    return a.weight.cols == b.weight.cols && a.transform == b.transform &&
+           input_form(activations, a) == input_form(activations, b);
+  };
+  for_each_matrix(model.config, model.weights, [&](const Slot& slot, const Linear& m) {
+    const bool single = slot.items == 0 && slot.tensor != Tensor::kRouter && !is_table(slot.tensor);
+    if (!single || !m.weight.data) return;
+    const bool same_layer = !all.empty() && slot.layer >= 0 && slot.layer == last.layer;
+    const bool goes_on = slot.tensor == Tensor::kK || slot.tensor == Tensor::kV;
+    const bool is_up = slot.tensor == Tensor::kUp && last.tensor == Tensor::kGate;
+    if (same_layer && goes_on && same_inputs(*all.back().matrices[0], m)) {
+      all.back().matrices.push_back(&m);
+    } else if (same_layer && is_up && all.back().matrices[0]->weight.format == m.weight.format &&
+               same_inputs(*all.back().matrices[0], m)) {
+      all.back().up = &m;
+    } else {
+      all.push_back({.matrices = {&m}});
+    }
+    last = slot;
+  });
+  return all;
+}
+
+void tune(Backend& backend, const Model& model, Activations activations, int rows, const TuningFile& file, bool force,
+          const OnLoad& report) {
+  if (!force && model.weights.matrix_bytes < kLeastBytes) return;
+  TuningFile::Choices choices = file.read();
+  const TuningFile::Choices measured =
+      backend.tune(tuned_projections(model, activations), activations, rows, force ? TuningFile::Choices() : choices,
+                   [&](size_t done, size_t total) {
+                     if (report) report({LoadProgress::Stage::kTuning, done, total});
+                   });
+  if (measured.empty()) return;
+  for (const auto& [kind, kernel] : measured) choices[kind] = kernel;
+  file.save(choices);
+}
+
 void tune(const Compute& compute, Tuning& tuning, const Model& model, const TuningFile& file, bool force,
           const OnLoad& report) {
   if (!force && model.weights.matrix_bytes < kLeastBytes) return;

@@ -1,4 +1,4 @@
-// Chooses the loops of linears by measuring them with the model at hand, once on each machine.
+// Chooses the loops of linears, or a device's kernels, by measuring them with the model at hand, once on each machine.
 #pragma once
 
 #include <filesystem>
@@ -9,6 +9,7 @@
 
 #include "engine/runtime.h"
 #include "model/packing/load_meter.h"
+#include "ops/backend.h"
 #include "ops/cpu/compute.h"
 #include "ops/cpu/tuning.h"
 
@@ -42,8 +43,14 @@ std::string tuning_machine(const Compute& compute);
 // The matrices that a model's linears multiply with, in order.
 std::vector<TunedMatrix> tuned_matrices(const Model& model, Activations activations);
 
+// The projections that a model makes, in order: matrices that have the same inputs together, and gates with what they gate.
+std::vector<TunedProjection> tuned_projections(const Model& model, Activations activations);
+
 // Fills `tuning` from the file. Measures the kinds that the file lacks, or all of them with `force`, and saves them.
 void tune(const Compute& compute, Tuning& tuning, const Model& model, const TuningFile& file, bool force,
+          const OnLoad& report);
+// The same for a backend that chooses between its kernels (Backend::tuned_as()), for steps of up to `rows` rows.
+void tune(Backend& backend, const Model& model, Activations activations, int rows, const TuningFile& file, bool force,
           const OnLoad& report);
 
 }  // namespace quire

@@ -12,9 +12,11 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -164,6 +166,19 @@ class Backend {
   virtual std::unique_ptr<DeviceRanks> connect(std::span<Backend* const> ranks) {
     (void)ranks;
     return nullptr;
+  }
+  // What choices between its kernels depend on, for the file that keeps them (engine/tuner.h): "NVIDIA H200, kernels 1". Empty: there
+  // are none, or they are made elsewhere.
+  virtual std::string tuned_as() const { return {}; }
+  // Names of kinds of linears, and of the kernels that are the fastest for them.
+  using KernelChoices = std::map<std::string, std::string>;
+  // Takes the choices that are known, and measures those that a model's projections of up to `rows` rows need beyond them, which takes
+  // up to seconds. Returns what it measured. Operations that exist, and later ones, go by all of them; results keep their bits.
+  // report(done, total): may be empty.
+  virtual KernelChoices tune(std::span<const TunedProjection> projections, Activations activations, int rows,
+                             const KernelChoices& known, const std::function<void(size_t, size_t)>& report) {
+    (void)projections, (void)activations, (void)rows, (void)known, (void)report;
+    return {};
   }
   // Takes milliseconds, while no operations run. nullopt: the limits are the processor's (plan/machine_probe.h).
   virtual std::optional<BackendRates> measure_rates() { return {}; }

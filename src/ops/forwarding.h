@@ -118,6 +118,11 @@ class ForwardingBackend : public Backend {
     return inner_.operations(activations, limits);
   }
   size_t operations_bytes(const OperationLimits& limits) const override { return inner_.operations_bytes(limits); }
+  std::string tuned_as() const override { return inner_.tuned_as(); }
+  KernelChoices tune(std::span<const TunedProjection> projections, Activations activations, int rows,
+                     const KernelChoices& known, const std::function<void(size_t, size_t)>& report) override {
+    return inner_.tune(projections, activations, rows, known, report);
+  }
   std::optional<BackendRates> measure_rates() override { return inner_.measure_rates(); }
 
   std::byte* allocate(size_t bytes) override { return inner_.allocate(bytes); }

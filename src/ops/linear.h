@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "kernels/packed.h"
 #include "kernels/types.h"
@@ -77,6 +78,12 @@ struct Projection {
   int kv_heads = 0;
 };
 inline constexpr size_t kMostTogether = 16;  // in a call
+
+// Matrices that a model multiplies the same inputs with, in one call of Operations::project(); with `up` there is one, which gates it.
+struct TunedProjection {
+  std::vector<const Linear*> matrices;
+  const Linear* up = nullptr;
+};
 
 // For each head h: columns [h * y_step, .. + outputs) of y = matrices[h] times columns [h * x_step, .. + inputs) of x.
 struct HeadProjections {

@@ -4,7 +4,8 @@
 //
 // DEVICE: as for --device (cuda); TYPE: as GGUF writes it (BF16, Q4_0); ACTIVATIONS: as for --activations (bf16). Prints, for the
 // linears of a layer of Llama's 8B shape, or of another, the time of a call, the bytes of weights per second and the products. Weights take turns, so that they come from memory. Then
-// compares rows that were computed one by one with the same rows in steps of 8, 64 and 300, bit for bit.
+// compares rows that were computed one by one with the same rows in steps of 8, 64 and 300, bit for bit. A device that chooses between kernels
+// (Backend::tune()) then measures them, and both is done again with those that it chose.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -83,6 +84,21 @@ class Bench {
       for (float& x : std::span(reinterpret_cast<float*>(host.data()), host.size() / sizeof(float))) x = normal(random);
     });
     for (const int outputs : shape.outputs) y_.emplace_back(backend, rows_bytes(outputs));
+  }
+
+  // Prints what the device chooses. Whether it has a choice.
+  bool tune(Activations activations) {
+    if (backend_.tuned_as().empty()) return false;
+    std::vector<TunedProjection> projections;
+    const size_t matrices = shape_.outputs.size();
+    for (size_t first = 0; first < linears_.size(); first += shape_.gated ? 2 : matrices) {
+      projections.emplace_back();
+      for (size_t k = 0; k < matrices; ++k) projections.back().matrices.push_back(&linears_[first + k]);
+      if (shape_.gated) projections.back().up = &linears_[first + 1];
+    }
+    for (const auto& [kind, kernel] : backend_.tune(projections, activations, most_rows_, {}, {}))
+      std::printf("  %s: %s\n", kind.c_str(), kernel.c_str());
+    return true;
   }
 
   void measure(int rows) {
@@ -215,12 +231,16 @@ int run(std::span<char* const> args) {
         slash < name.size() ? activations_named(std::string_view(name).substr(slash + 1)) : Activations::kBf16;
     for (const Shape& shape : shapes) {
       Bench bench(backend, type, activations, shape, most, device ? size_t{300} << 20 : 0);
-      for (const int n : rows) bench.measure(n);
-      for (const int n : {8, 64, 300}) {
-        if (bench.same_alone(n)) continue;
-        std::printf("%s %s: rows alone and among %d have DIFFERENT bits\n", name.c_str(), shape.name, n);
-        same = false;
-      }
+      const auto measure = [&] {
+        for (const int n : rows) bench.measure(n);
+        for (const int n : {8, 64, 300}) {
+          if (bench.same_alone(n)) continue;
+          std::printf("%s %s: rows alone and among %d have DIFFERENT bits\n", name.c_str(), shape.name, n);
+          same = false;
+        }
+      };
+      measure();
+      if (bench.tune(activations)) measure();
     }
   }
   if (same) std::printf("rows alone and together have the same bits\n");

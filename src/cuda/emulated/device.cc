@@ -36,7 +36,8 @@ EmulatedDevice::EmulatedDevice(const EmulatedOptions& options)
             .minor = options.minor,
             .processors = options.processors,
             .shared_bytes = options.shared_bytes,
-            .memory = options.memory};
+            .memory = options.memory,
+            .emulated = true};
 }
 
 EmulatedDevice::~EmulatedDevice() {

@@ -25,9 +25,13 @@ struct LinearOfBf16Rows {
   static constexpr bool kWaits = true;
   static constexpr int kComputing = 256, kBringing = 128, kThreads = kComputing + kBringing;
   static constexpr int kPanels = kComputing / 32, kColumns = kOfColumns, kChunkBlocks = 2;
-  static constexpr int kStages = 8, kStageBytes = kColumns * kChunkBlocks * kPreparedBlock;
-  static constexpr int kSharedBytes = kStages * kStageBytes;
-  static_assert(kColumns * kTileFloats<kPanels> * 4 <= kSharedBytes);
+  // With 256 columns registers have room for the sums of one range, and the totals are in shared memory, next to fewer stages.
+  static constexpr bool kTotalsShared = kColumns > 128;
+  static constexpr int kStages = kTotalsShared ? 3 : 8, kStageBytes = kColumns * kChunkBlocks * kPreparedBlock;
+  static constexpr int kTotalsAt = kStages * kStageBytes, kSums = kColumns / 2;  // of a thread
+  static constexpr int kSharedBytes = kTotalsAt + (kTotalsShared ? kComputing * kSums * 4 : 0);
+  static constexpr int kWritten = kTotalsShared ? 128 : kColumns;  // columns of results that are written together
+  static_assert(kWritten * kTileFloats<kPanels> * 4 <= kTotalsAt);
   static constexpr int kRowsPerPass = kBringing / 8, kPasses = kColumns / kRowsPerPass;
   static constexpr int kBlockBytes = static_cast<int>(code_block_bytes(Codes::kBf16));
 
@@ -87,6 +91,50 @@ struct LinearOfBf16Rows {
 
   // ---- The warpgroups that compute
 
+  // The sums of the ranges so far, added in order: in registers, or in shared memory of each thread's own.
+  struct Totals {
+    float total[kTotalsShared ? 1 : kSums] = {};
+
+    DEVICE static Shared<float> of_thread() { return shared<float>(kTotalsAt) + 4 * thread(); }
+    DEVICE void clear() {
+      if constexpr (kTotalsShared) {
+        UNROLL
+        for (int n = 0; n < kSums; n += 4) store(of_thread() + n * kComputing, Words<4>{});
+      }
+    }
+    // Adds the sums of a range.
+    DEVICE void add(const float (&acc)[kSums]) {
+      UNROLL
+      for (int n = 0; n < kSums; n += 4) {
+        if constexpr (kTotalsShared) {
+          Words<4> four = load<4>(of_thread() + n * kComputing);
+          UNROLL
+          for (int k = 0; k < 4; ++k) four.w[k] = float_bits(bits_float(four.w[k]) + acc[n + k]);
+          store(of_thread() + n * kComputing, four);
+        } else {
+          UNROLL
+          for (int k = 0; k < 4; ++k) total[n + k] += acc[n + k];
+        }
+      }
+    }
+    // Those from number `first` on. room: may be overwritten.
+    template <int N>
+    DEVICE const float (&get(int first, float (&room)[N]) const)[N] {
+      if constexpr (!kTotalsShared) {
+        static_assert(N == kSums);
+        return total;
+      } else {
+        UNROLL
+        for (int n = 0; n < N; n += 4) {
+          const Words<4> four = load<4>(of_thread() + (first + n) * kComputing);
+          UNROLL
+          for (int k = 0; k < 4; ++k) room[n + k] = bits_float(four.w[k]);
+        }
+        return room;
+      }
+    }
+  };
+
   // The weights of a chunk as multiply_bf16_wide() reads them: [blocks][steps][words].
   struct Weights {
     uint32_t a[kChunkBlocks][2][4];
@@ -110,14 +158,19 @@ struct LinearOfBf16Rows {
     const int g = lane() / 4, i = lane() % 4, own = tile.panel + warp();
     const auto weights_of_lane =
         m.data + (static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes + (w.codes + 256 * i + 8 * g));
+    const auto panel_codes = m.data + (static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes + w.codes);
+    const int codes_end = 1024 * w.blocks;
+    const int first_line = tile.begin * 2048, last_line = first_line + work.ahead * 2048;
+    for (int at = first_line + 128 * lane(); at < last_line && at < codes_end; at += 32 * 128)
+      prefetch(panel_codes + at);
     Weights weights[3];
     load_chunk(weights_of_lane, tile.begin, w.blocks, weights[0]);
     if (tile.begin + 1 < tile.end) load_chunk(weights_of_lane, tile.begin + 1, w.blocks, weights[1]);
     wait_previous();
 
-    float total[kColumns / 2], acc[kColumns / 2];
-    UNROLL
-    for (float& v : total) v = 0;
+    Totals totals;
+    totals.clear();
+    float acc[kSums];
     UNROLL
     for (float& v : acc) v = 0;
     int chunk = tile.begin, range = tile.range_begin, stop = first_chunk(w, range + 1);
@@ -138,11 +191,14 @@ struct LinearOfBf16Rows {
       adds = true;
       wait_products<1>();
       if (chunk + 2 < tile.end) load_chunk(weights_of_lane, chunk + 2, w.blocks, before);
+      if (work.ahead > 0 && lane() < 16 && chunk + work.ahead < tile.end) {
+        const int at = (chunk + work.ahead) * 2048 + 128 * lane();
+        if (at < codes_end) prefetch(panel_codes + at);
+      }
       if (++chunk < stop) return false;
       wait_products<0>();
       hold_products(acc);
-      UNROLL
-      for (int n = 0; n < kColumns / 2; ++n) total[n] += acc[n];
+      totals.add(acc);
       adds = false;
       while (chunk >= stop && range + 1 < tile.range_end) stop = first_chunk(w, ++range + 1);
       return chunk >= tile.end;
@@ -154,7 +210,12 @@ struct LinearOfBf16Rows {
         if (multiply(weights[2], weights[1])) break;
       }
     }
-    write_tile<kPanels, kColumns, kComputing>(work, m, tiles, tile, total, [] { sync_part(3, kComputing); });
+    Tile part = tile;
+    for (int first = 0; first < kColumns; first += kWritten, part.row += kWritten) {
+      float room[kWritten / 2];
+      write_tile<kPanels, kWritten, kComputing>(work, m, tiles, part, totals.get(first / 2, room),
+                                                [] { sync_part(3, kComputing); });
+    }
   }
 
   DEVICE void operator()() const {

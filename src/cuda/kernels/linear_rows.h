@@ -84,10 +84,10 @@ struct LinearOfRows {
       if (kWhole || k < count) load_codes<kCodes, true>(codes + k * kCodeBlockBytes<kCodes>, to.codes[k]);
     }
     if constexpr (kOwnScales) {
+      const auto first = panel + 2 * kPanel * block;
       UNROLL
       for (int k = 0; k < kBatch; ++k)
-        if (kWhole || k < count)
-          load_scales_as<kForm>(w, panel, block + k, 0, Format::kMinima, lane() / 4, to.scales[k]);
+        if (kWhole || k < count) load_scales_as<kForm>(w, first, k, 0, Format::kMinima, lane() / 4, to.scales[k]);
     } else if constexpr (Format::kScales) {
       const int own = lane() % 4;
       if (own < (kWhole ? kBatch : count)) {
@@ -164,11 +164,12 @@ struct LinearOfRows {
     }
   }
 
-  // acc[p][t] += the part of a batch in the sums of rows 8t .. 8t+7.
-  template <bool kWhole>
+  // acc[p][t] += the part of a batch in the sums of rows 8t .. 8t+7. words_of(t, k, u): fills the inputs of block k, term u;
+  // sums_of(t, k, r): the sums of its halves, of the lane's row r of two.
+  template <bool kWhole, class WordsOf, class SumsOf>
   DEVICE static void multiply_blocks(const WeightShape& w, const TableWords (&tables)[kOwnTerms],
-                                     const Batch (&batch)[kPanels], int rows, size_t slot, int count,
-                                     float (&acc)[kPanels][kTiles][4]) {
+                                     const Batch (&batch)[kPanels], int count, const WordsOf& words_of,
+                                     const SumsOf& sums_of, float (&acc)[kPanels][kTiles][4]) {
     Scales own[kPanels][kGroups] = {};
     if constexpr (Format::kScales && !kOwnScales) {
       UNROLL
@@ -178,9 +179,6 @@ struct LinearOfRows {
           own[p][half] = convert_scales_as<kForm>(w, batch[p].scales[half], Format::kMinima);
       }
     }
-    const auto row_of = [&](int row) { return row < rows ? row : kRows; };
-    const auto row_at = [&](int row) { return row < rows ? row * kRowPitch : kZerosAt; };
-    const auto inputs = shared<const uint8_t>(slot);
     UNROLL
     for (int k = 0; k < kBatch; ++k) {
       if (!kWhole && k >= count) break;
@@ -195,16 +193,12 @@ struct LinearOfRows {
       for (int t = 0; t < kTiles; ++t) {
         InputWords<kTerms> words;
         UNROLL
-        for (int u = 0; u < kTerms; ++u) {
-          load_matrices(words.b[u], inputs + (u * kTermBytes + row_at(8 * t + lane() % 8) + k * kPreparedBlock +
-                                              16 * (lane() / 8)));
-        }
+        for (int u = 0; u < kTerms; ++u) words_of(t, k, u, words.b[u]);
         float sums[2][2] = {};
         if constexpr (Format::kMinima) {
           UNROLL
           for (int r = 0; r < 2; ++r) {
-            const Words<2> halves =
-                load<2>(inputs + (kSumsAt + (row_of(8 * t + 2 * (lane() % 4) + r) * kBatch + k) * 8));
+            const Words<2> halves = sums_of(t, k, r);
             sums[r][0] = bits_float(halves.w[0]), sums[r][1] = bits_float(halves.w[1]);
           }
         }
@@ -212,6 +206,22 @@ struct LinearOfRows {
         for (int p = 0; p < kPanels; ++p) multiply_block<Format, kTerms>(acc[p][t], weights[p], words, scales[p], sums);
       }
     }
+  }
+  // The inputs are those of a slot, which has so many rows.
+  template <bool kWhole>
+  DEVICE static void multiply_slot(const WeightShape& w, const TableWords (&tables)[kOwnTerms],
+                                   const Batch (&batch)[kPanels], int rows, size_t slot, int count,
+                                   float (&acc)[kPanels][kTiles][4]) {
+    const auto inputs = shared<const uint8_t>(slot);
+    const auto words_of = [&](int t, int k, int u, auto& words) {
+      const int row = 8 * t + lane() % 8, at = row < rows ? row * kRowPitch : kZerosAt;
+      load_matrices(words, inputs + (u * kTermBytes + at + k * kPreparedBlock + 16 * (lane() / 8)));
+    };
+    const auto sums_of = [&](int t, int k, int r) {
+      const int row = 8 * t + 2 * (lane() % 4) + r;
+      return load<2>(inputs + (kSumsAt + ((row < rows ? row : kRows) * kBatch + k) * 8));
+    };
+    multiply_blocks<kWhole>(w, tables, batch, count, words_of, sums_of, acc);
   }
 
   DEVICE static Shared<float> sums_of(int range) { return shared<float>(static_cast<size_t>(range * kWarpBytes)); }
@@ -238,7 +248,7 @@ struct LinearOfRows {
         copy_inputs(in, following, end - following, batch + 1);
         wait_copies<1>();
         sync_warp();
-        multiply_blocks<true>(w, tables, now, in.rows, slot_of(batch), kBatch, acc);
+        multiply_slot<true>(w, tables, now, in.rows, slot_of(batch), kBatch, acc);
       };
       int batch = 0;
       for (; batch + 1 < whole; batch += 2) {
@@ -253,7 +263,7 @@ struct LinearOfRows {
       wait_copies<0>();
       sync_warp();
       if (batch < batches)
-        multiply_blocks<false>(w, tables, even, in.rows, slot_of(batch), end - begin - batch * kBatch, acc);
+        multiply_slot<false>(w, tables, even, in.rows, slot_of(batch), end - begin - batch * kBatch, acc);
     }
     sync_warp();
     const int g = lane() / 4, i = lane() % 4;

@@ -169,9 +169,9 @@ template <ScaleForm kForm>
 DEVICE void load_scales_as(const WeightShape& w, Global<const uint8_t> panel, int block, int half, bool minima, int g,
                            ScaleWords& to) {
   if constexpr (kForm == ScaleForm::kHalf) {
-    const int at = 2 * kPanel * block + 4 * g;
-    to.scale[0] = load_once<1>(panel + (w.scales + at)).w[0];
-    if (minima) to.minimum[0] = load_once<1>(panel + (w.minima + at)).w[0];
+    const int at = 2 * kPanel * block;  // added last: a constant then costs no instruction
+    to.scale[0] = load_once<1>(panel + (w.scales + 4 * g) + at).w[0];
+    if (minima) to.minimum[0] = load_once<1>(panel + (w.minima + 4 * g) + at).w[0];
   } else if constexpr (kForm == ScaleForm::kSuper) {
     const int group = w.halves ? 2 * block + half : block, entry = group * kPanel + 2 * g;
     const int super = 2 * (block / (kSuperInputs / kBlockInputs) * kPanel + 2 * g);

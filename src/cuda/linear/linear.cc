@@ -88,12 +88,10 @@ PreparedRows prepared_rows(const Inputs::Entry& entry) {
 
 // Matrices that one launch multiplies: of one LinearFormat and ScaleForm, with the same inputs, all gated or none.
 struct Together {
-  Codes codes;
+  LaunchKind kind;  // its panels and rows are not known yet
   ScaleKind scale;
-  ScaleForm form;
-  bool halves, minima;
   const std::byte* x;
-  bool gated, many;
+  bool many;
   bool operator==(const Together&) const = default;
 };
 
@@ -129,42 +127,50 @@ WeightShape weight_shape(Stream& stream, const PackedMatrix& m) {
 }
 
 void project(Stream& stream, const Inputs& x, std::span<const Projection> list, int rows, Activations mode,
-             LinearChoice choice) {
+             LinearVariant variant) {
   if (rows == 0) return;
   LinearWork work{};
   int matrices = 0;
-  Activations form{};
   std::optional<Together> now;
   const auto run = [&] {
     if (matrices == 0) return;
+    LaunchKind kind = now->kind;
     work.count = matrices;
-    work.gated = now->gated ? 1 : 0;
+    work.gated = kind.gated ? 1 : 0;
     work.rows = rows;
-    const LinearLaunch launch{.work = work, .form = form, .usual_rows = rows, .parts = 1, .choice = choice};
+    kind.panels = panel_tiles(work, 1);
+    kind.rows = static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows)));
+    LinearLaunch launch{.work = work, .form = kind.inputs, .usual_rows = rows, .parts = 1, .variant = variant};
+    if (variant == LinearVariant{} && stream.variants()) launch.variant = stream.variants()->find(kind);
     if (now->many) {
-      launch_many_rows(stream, now->codes, launch);
+      launch_many_rows(stream, kind.codes, launch);
     } else {
-      launch_codes(stream, now->codes, launch);
+      launch_codes(stream, kind.codes, launch);
     }
     matrices = 0;
     work = {};
   };
-  const auto many = [&](const Projection& p, Activations inputs) {
-    return choice == LinearChoice::kFastest && takes_many_rows(stream.facts(), p.w->weight, inputs, rows);
+  const auto kind_of = [](const Linear& w, const WeightShape& shape, Activations inputs, bool gated) {
+    return LaunchKind{.codes = w.weight.format.codes,
+                      .form = scale_form(shape),
+                      .halves = shape.halves,
+                      .minima = has_minima(w.weight.format),
+                      .gated = gated,
+                      .inputs = inputs,
+                      .panels = 0,
+                      .blocks = shape.blocks,
+                      .rows = 0};
+  };
+  const auto many = [&](const LaunchKind& kind) {
+    return (variant.kernel == LinearKernel::kUsual || variant.kernel == LinearKernel::kWarpgroups) &&
+           takes_many_rows(stream.facts(), kind, rows);
   };
   const auto add = [&](const Projection& p, const LinearMatrix& m) {
     const Inputs::Entry& in = x.of(p.as.value_or(input_form(mode, *p.w)), *p.w);
-    const Together of{.codes = p.w->weight.format.codes,
-                      .scale = m.w.scale,
-                      .form = scale_form(m.w),
-                      .halves = m.w.halves,
-                      .minima = has_minima(p.w->weight.format),
-                      .x = in.data,
-                      .gated = m.up != nullptr,
-                      .many = m.up == nullptr && many(p, in.form)};
+    const LaunchKind kind = kind_of(*p.w, m.w, in.form, m.up != nullptr);
+    const Together of{.kind = kind, .scale = m.w.scale, .x = in.data, .many = !kind.gated && many(kind)};
     if (matrices == kMatricesTogether || (now && *now != of)) run();
     now = of;
-    form = in.form;
     work.x = prepared_rows(in);
     work.matrices[matrices++] = m;
   };
@@ -179,7 +185,11 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
     // One pass has one WeightShape for both.
     const bool differ =
         p.up && (p.up->weight.format != p.w->weight.format || p.up->weight.factor != p.w->weight.factor);
-    if (differ || (p.up && !p.accumulate && many(p, p.as.value_or(input_form(mode, *p.w))))) {
+    const auto splits = [&] {
+      const WeightShape shape = weight_shape(stream, p.w->weight);
+      return many(kind_of(*p.w, shape, p.as.value_or(input_form(mode, *p.w)), false));
+    };
+    if (differ || (p.up && !p.accumulate && splits())) {
       // One after the other: y = x U^T + c, then y = f(x W^T + b) * y.
       assert(!p.accumulate);
       const Projection up{.w = p.up, .y = p.y, .as = p.as};

@@ -14,9 +14,10 @@
 
 namespace quire::cuda {
 
-// As Operations::project(). mode: the activations that x was prepared for.
+// As Operations::project(). mode: the activations that x was prepared for. variant: for tests, which compare them; the usual one: what
+// the stream's table says.
 void project(Stream& stream, const Inputs& x, std::span<const Projection> list, int rows, Activations mode,
-             LinearChoice choice = LinearChoice::kFastest);
+             LinearVariant variant = {});
 // As Operations::project_heads().
 void project_heads(Stream& stream, InputBuffers& inputs, const HeadProjections& heads, int rows, Activations mode);
 

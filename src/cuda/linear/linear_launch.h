@@ -4,23 +4,20 @@
 #include <cstdint>
 
 #include "cuda/kernels/linear.h"
+#include "cuda/linear/linear_variant.h"
 #include "cuda/stream.h"
 #include "kernels/packed.h"
 #include "kernels/types.h"
 
 namespace quire::cuda {
 
-// Which kernel: the fastest by estimates, or one for tests, which compare them. (kTiles is for more than 16 rows of bf16, or any
-// of int8.)
-enum class LinearChoice : uint8_t { kFastest, kRows, kTiles };
-
 struct LinearLaunch {
   const LinearWork& work;
   Activations form;  // of the inputs
   // Of a part. There may be more: a block goes on with the next rows.
   int usual_rows;
-  int parts;  // that can have rows
-  LinearChoice choice = LinearChoice::kFastest;
+  int parts;                   // that can have rows
+  LinearVariant variant = {};  // tests may ask for kernels that LinearKernel does not say: of int8, kRows and kTiles
 };
 
 // Tiles of so many panels, of which each has panels of one matrix, that cover all matrices.

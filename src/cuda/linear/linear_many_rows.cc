@@ -11,12 +11,11 @@ bool has_even_ranges(int blocks) { return blocks >= 128 || blocks % (2 * kSplits
 
 }  // namespace
 
-bool takes_many_rows(const DeviceFacts& facts, const PackedMatrix& matrix, Activations form, int rows) {
-  if (facts.major != 9 || form != Activations::kBf16 || rows < kLeastRows || !has_even_ranges(matrix.blocks()))
+bool takes_many_rows(const DeviceFacts& facts, const LaunchKind& kind, int rows) {
+  if (facts.major != 9 || kind.inputs != Activations::kBf16 || rows < kLeastRows || !has_even_ranges(kind.blocks))
     return false;
-  const Codes codes = matrix.format.codes;
-  const bool halves = matrix.format.group == kBlockInputs / 2;
-  return !halves || codes == Codes::kU2 || codes == Codes::kU3 || codes == Codes::kU6 || codes == Codes::kFloat4;
+  return !kind.halves || kind.codes == Codes::kU2 || kind.codes == Codes::kU3 || kind.codes == Codes::kU6 ||
+         kind.codes == Codes::kFloat4;
 }
 
 void launch_many_rows(Stream& stream, Codes codes, const LinearLaunch& l) {

@@ -5,8 +5,8 @@
 
 namespace quire::cuda {
 
-// Whether LinearOfManyRows can multiply these rows with matrices of this format and so many blocks, and is faster.
-bool takes_many_rows(const DeviceFacts& facts, const PackedMatrix& matrix, Activations form, int rows);
+// Whether LinearOfManyRows can multiply so many rows of a kind, and is faster. Of gated matrices, one after the other.
+bool takes_many_rows(const DeviceFacts& facts, const LaunchKind& kind, int rows);
 
 // For one part, not gated; all matrices of the work fulfil takes_many_rows().
 template <Codes kCodes>

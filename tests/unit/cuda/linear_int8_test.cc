@@ -48,7 +48,7 @@ class CudaLinearInt8 : public ::testing::Test {
   Stream stream_{*device_, false};
 
   std::vector<float> run(const Case& c, Activations form, const std::vector<float>& x, int rows,
-                         LinearChoice choice = LinearChoice::kFastest) {
+                         LinearVariant variant = {}) {
     const int cols = c.w->cols;
     const PlacedMatrix w(*device_, *c.w), up(*device_, c.up ? *c.up : *c.w);
     DeviceMemory memory(*device_);
@@ -63,7 +63,7 @@ class CudaLinearInt8 : public ::testing::Test {
     Projection p = c.projection;
     p.w = &linear, p.y = out.rows(), p.up = c.up ? &up_linear : nullptr;
     const Inputs prepared = inputs.prepare(stream_, Activations::kInt8, in.rows(), {}, rows, {&linear});
-    project(stream_, prepared, {&p, 1}, rows, Activations::kInt8, choice);
+    project(stream_, prepared, {&p, 1}, rows, Activations::kInt8, variant);
     stream_.finish();
     return out.values();
   }
@@ -90,9 +90,9 @@ TEST_F(CudaLinearInt8, HasTheReferencesBitsInEveryFormat) {
       const std::vector<float> x = random_rows(rows, cols, random);
       const Case c{.w = &weights.matrix};
       const std::vector<float> expected = reference(c, Activations::kInt8, x, rows);
-      for (const LinearChoice choice : {LinearChoice::kRows, LinearChoice::kTiles})
-        ASSERT_EQ(difference(run(c, Activations::kInt8, x, rows, choice), expected, outputs), "")
-            << w.name << " inputs " << cols << " kernel " << static_cast<int>(choice);
+      for (const LinearKernel kernel : {LinearKernel::kRows, LinearKernel::kTiles})
+        ASSERT_EQ(difference(run(c, Activations::kInt8, x, rows, {.kernel = kernel}), expected, outputs), "")
+            << w.name << " inputs " << cols << " kernel " << static_cast<int>(kernel);
     }
   }
 }
@@ -127,9 +127,9 @@ TEST_F(CudaLinearInt8, HasTheReferencesBitsInManyTiles) {
       const std::vector<float> x = random_rows(rows, cols, random);
       const Case c{.w = &weights.matrix};
       const std::vector<float> expected = reference(c, Activations::kInt8, x, rows);
-      for (const LinearChoice choice : {LinearChoice::kRows, LinearChoice::kTiles})
-        ASSERT_EQ(difference(run(c, Activations::kInt8, x, rows, choice), expected, outputs), "")
-            << info(type).name << " rows " << rows << " kernel " << static_cast<int>(choice);
+      for (const LinearKernel kernel : {LinearKernel::kRows, LinearKernel::kTiles})
+        ASSERT_EQ(difference(run(c, Activations::kInt8, x, rows, {.kernel = kernel}), expected, outputs), "")
+            << info(type).name << " rows " << rows << " kernel " << static_cast<int>(kernel);
     }
   }
 }
@@ -157,9 +157,9 @@ TEST_F(CudaLinearInt8, MultipliesWholeRowsAndTheirOutliers) {
     for (const float threshold : {kNoOutliers, 2.5f, 0.5f}) {
       const Case c{.w = &weights.matrix, .threshold = threshold};
       const std::vector<float> expected = reference(c, Activations::kInt8Row, x, rows);
-      for (const LinearChoice choice : {LinearChoice::kRows, LinearChoice::kTiles})
-        ASSERT_EQ(difference(run(c, Activations::kInt8Row, x, rows, choice), expected, outputs), "")
-            << "inputs " << cols << " threshold " << threshold << " kernel " << static_cast<int>(choice);
+      for (const LinearKernel kernel : {LinearKernel::kRows, LinearKernel::kTiles})
+        ASSERT_EQ(difference(run(c, Activations::kInt8Row, x, rows, {.kernel = kernel}), expected, outputs), "")
+            << "inputs " << cols << " threshold " << threshold << " kernel " << static_cast<int>(kernel);
     }
   }
 }
@@ -181,9 +181,9 @@ TEST_F(CudaLinearInt8, FinishesOutputsLikeTheReference) {
       c.projection = {.w = nullptr, .y = {}, .f = Nonlinearity::kRelu, .scale = extras ? 0.37f : 1.0f};
       c.projection.accumulate = extras && up != &other.matrix;  // matrices of two formats cannot be gated and added
       const std::vector<float> expected = reference(c, Activations::kInt8, x, rows);
-      for (const LinearChoice choice : {LinearChoice::kRows, LinearChoice::kTiles})
-        ASSERT_EQ(difference(run(c, Activations::kInt8, x, rows, choice), expected, outputs), "")
-            << "extras " << extras << " kernel " << static_cast<int>(choice);
+      for (const LinearKernel kernel : {LinearKernel::kRows, LinearKernel::kTiles})
+        ASSERT_EQ(difference(run(c, Activations::kInt8, x, rows, {.kernel = kernel}), expected, outputs), "")
+            << "extras " << extras << " kernel " << static_cast<int>(kernel);
     }
   }
 }

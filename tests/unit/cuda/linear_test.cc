@@ -62,7 +62,7 @@ class CudaLinear : public ::testing::Test {
 
   // The first `rows` rows of x from row `first` on.
   std::vector<float> run(const Case& c, Activations form, const std::vector<float>& x, int rows, int first = 0,
-                         LinearChoice choice = LinearChoice::kFastest) {
+                         LinearVariant variant = {}) {
     const int cols = c.w->cols, outputs = c.w->rows;
     const PlacedMatrix w(*device_, *c.w);
     std::optional<PlacedMatrix> up;
@@ -78,7 +78,7 @@ class CudaLinear : public ::testing::Test {
     Projection p = c.projection;
     p.w = &linear, p.y = out.rows(), p.up = up ? &up_linear : nullptr, p.as = form;
     const Inputs prepared = inputs.prepare(*on_, form, in.rows(), {}, rows, {&linear}, form);
-    project(*on_, prepared, {&p, 1}, rows, form, choice);
+    project(*on_, prepared, {&p, 1}, rows, form, variant);
     on_->finish();
     return out.values();
   }
@@ -155,8 +155,8 @@ TEST_F(CudaLinear, HasTheSameBitsInTilesInEveryFormat) {
     // Every second format alone, the others gated: what becomes of the sums is the same for all.
     gated = !gated;
     if (gated) c.up = &up.matrix, c.projection.f = Nonlinearity::kSilu;
-    const std::vector<float> expected = run(c, Activations::kBf16, x, rows, 0, LinearChoice::kRows),
-                             got = run(c, Activations::kBf16, x, rows, 0, LinearChoice::kTiles);
+    const std::vector<float> expected = run(c, Activations::kBf16, x, rows, 0, {.kernel = LinearKernel::kRows}),
+                             got = run(c, Activations::kBf16, x, rows, 0, {.kernel = LinearKernel::kTiles});
     for (size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(std::memcmp(&got[i], &expected[i], 4), 0)
           << w.name << " gated " << gated << " row " << i / outputs << " output " << i % outputs << ": " << got[i]
@@ -176,20 +176,51 @@ TEST_F(CudaLinear, HasTheSameBitsByWarpgroups) {
   for (size_t i = 0; i < all.size(); i += all.size() / testing::rounds(static_cast<unsigned>(all.size()))) {
     const testing::Weights& w = all[i];
     const auto weights = testing::random_matrix(w, outputs, cols, random);
-    ASSERT_TRUE(takes_many_rows(device_->facts(), weights.matrix, Activations::kBf16, rows) ||
-                weights.matrix.format.group == 16)
-        << w.name;
     const std::vector<float> x = random_rows(rows, cols, random);
     const Case c{.w = &weights.matrix};
-    const std::vector<float> expected = run(c, Activations::kBf16, x, rows, 0, LinearChoice::kRows);
+    const std::vector<float> expected = run(c, Activations::kBf16, x, rows, 0, {.kernel = LinearKernel::kRows});
     for (Stream* const stream : {&stream_, &with_scratch}) {
       on_ = stream;
-      const std::vector<float> got = run(c, Activations::kBf16, x, rows, 0, LinearChoice::kFastest);
+      const std::vector<float> got = run(c, Activations::kBf16, x, rows);
       ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
           << w.name << (stream == &stream_ ? "" : " with ranges apart");
     }
     on_ = &stream_;
   }
+}
+
+// Whichever variant a GPU's measurements may choose; blocks of threads of the kernel for few rows have several tiles each.
+TEST_F(CudaLinear, HasTheSameBitsByEveryVariant) {
+  std::mt19937 random(21);
+  VariantTable table;
+  table.note_asked();
+  Stream asks(*device_, false, size_t{1} << 20, nullptr, &table);
+  on_ = &asks;
+  size_t compared = 0;
+  bool gated = false;
+  for (const TensorType type : {TensorType::BF16, TensorType::F16, TensorType::Q4_0, TensorType::Q4_1, TensorType::Q4_K,
+                                TensorType::Q6_K, TensorType::Q2_K, TensorType::IQ4_NL, TensorType::Q8_0}) {
+    for (const int rows : {1, 3, 8, 20, 66, 130}) {
+      if (rows > 66 && type != TensorType::BF16) continue;
+      gated = !gated;
+      const int outputs = rows <= 8 ? 16 * 37 + 5 : 37, cols = rows <= 8 ? 768 : 1024;
+      const auto weights = testing::random_matrix(type, outputs, cols, random),
+                 up = testing::random_matrix(type, outputs, cols, random);
+      Case c{.w = &weights.matrix};
+      if (gated) c.up = &up.matrix, c.projection.f = Nonlinearity::kSilu;
+      const std::vector<float> x = random_rows(rows, cols, random);
+      const std::vector<float> expected = run(c, Activations::kBf16, x, rows);
+      const std::vector<LaunchKind> kinds = table.take_asked();
+      ASSERT_FALSE(kinds.empty());
+      for (const LinearVariant& variant : variants_of(device_->facts(), kinds[0])) {
+        const std::vector<float> got = run(c, Activations::kBf16, x, rows, 0, variant);
+        ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
+            << name(kinds[0]) << ": " << name(variant);
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 100U);
 }
 
 // A gate of another format than the other factor is multiplied after it, and finds it in the target.
@@ -201,8 +232,8 @@ TEST_F(CudaLinear, GatesMatricesOfTwoFormatsInTiles) {
   const std::vector<float> x = random_rows(rows, cols, random);
   Case c{.w = &w.matrix, .up = &up.matrix};
   c.projection.f = Nonlinearity::kSilu;
-  const std::vector<float> expected = run(c, Activations::kBf16, x, rows, 0, LinearChoice::kRows),
-                           got = run(c, Activations::kBf16, x, rows, 0, LinearChoice::kTiles);
+  const std::vector<float> expected = run(c, Activations::kBf16, x, rows, 0, {.kernel = LinearKernel::kRows}),
+                           got = run(c, Activations::kBf16, x, rows, 0, {.kernel = LinearKernel::kTiles});
   ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0);
 }
 
@@ -213,8 +244,8 @@ TEST_F(CudaLinear, HasTheSameBitsInManyTiles) {
     const auto weights = testing::random_matrix(TensorType::Q4_0, outputs, cols, random);
     const std::vector<float> x = random_rows(rows, cols, random);
     Case c{.w = &weights.matrix};
-    const std::vector<float> expected = run(c, Activations::kBf16, x, rows, 0, LinearChoice::kRows),
-                             got = run(c, Activations::kBf16, x, rows, 0, LinearChoice::kTiles);
+    const std::vector<float> expected = run(c, Activations::kBf16, x, rows, 0, {.kernel = LinearKernel::kRows}),
+                             got = run(c, Activations::kBf16, x, rows, 0, {.kernel = LinearKernel::kTiles});
     ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0) << rows;
   }
 }

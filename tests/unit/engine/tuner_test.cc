@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "engine/loaded_model.h"
 #include "kernels/kernels.h"
 #include "model/synth.h"
+#include "ops/forwarding.h"
 #include "unit/engine/all_logits.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/tiny_engine.h"
@@ -149,6 +152,74 @@ EngineOptions options_of_model(const std::string& model) {
   EngineOptions o = testing::tiny_options();
   o.model = model;
   return o;
+}
+
+TEST(TunedProjections, AreThoseOfTheDecoder) {
+  const LoadedModel model(options_of_model(large_model()));
+  std::vector<std::string> shapes;  // of all calls: outputs of matrices, and of what gates them
+  for (const TunedProjection& p : tuned_projections(model.target, Activations::kBf16)) {
+    std::string shape;
+    for (const Linear* w : p.matrices) shape += std::to_string(w->weight.rows) + " ";
+    shapes.push_back(shape + (p.up ? "up " + std::to_string(p.up->weight.rows) + " " : "") + "of " +
+                     std::to_string(p.matrices[0]->weight.cols));
+  }
+  std::vector<std::string> expected;
+  for (int layer = 0; layer < 2; ++layer)
+    for (const char* shape : {"512 128 128 of 512", "512 of 512", "4096 up 4096 of 512", "512 of 4096"})
+      expected.emplace_back(shape);
+  expected.emplace_back("8192 of 512");
+  std::ranges::sort(shapes);
+  std::ranges::sort(expected);
+  EXPECT_EQ(shapes, expected);
+}
+
+// A device with kernels to choose from.
+class ChoosingBackend : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+  std::string tuned_as() const override { return "a GPU"; }
+  KernelChoices tune(std::span<const TunedProjection> projections, Activations, int rows, const KernelChoices& known,
+                     const std::function<void(size_t, size_t)>& report) override {
+    EXPECT_EQ(projections.size(), 9U);
+    EXPECT_EQ(rows, 16);
+    known_ = known;
+    KernelChoices measured;
+    for (const char* kind : {"one", "two"}) {
+      if (known.contains(kind)) continue;
+      report(measured.size(), 2);
+      measured[kind] = "fast";
+    }
+    return measured;
+  }
+
+  KernelChoices known_;
+};
+
+TEST_F(TuningFiles, KeepTheKernelsThatADeviceMeasures) {
+  LoadedModel model(options_of_model(large_model()));
+  ChoosingBackend device(model.runtime.cpu);
+  int reports = 0;
+  const auto tune_device = [&](bool force) {
+    tune(device, model.target, Activations::kBf16, 16, file(), force,
+         [&](const LoadProgress& progress) { reports += progress.stage == LoadProgress::Stage::kTuning ? 1 : 0; });
+  };
+  file().save({{"one", "slow"}});
+  tune_device(false);
+  const Choices both{{"one", "slow"}, {"two", "fast"}};
+  EXPECT_EQ(file().read(), both);
+  tune_device(false);
+  EXPECT_EQ(device.known_, both);
+  EXPECT_EQ(file().read(), both);
+  EXPECT_EQ(reports, 1);
+  tune_device(true);
+  EXPECT_TRUE(device.known_.empty());
+  EXPECT_EQ(file().read(), (Choices{{"one", "fast"}, {"two", "fast"}}));
+  const LoadedModel small(options_of_model(testing::tiny_model()));
+  device.known_ = both;
+  tune(device, small.target, Activations::kBf16, 16, file("elsewhere"), false, {});
+  EXPECT_EQ(device.known_, both);  // not asked
+  EXPECT_EQ(warnings_, std::vector<std::string>{});
 }
 
 // tune() with two loops, of which kFastLoop is clearly the faster.

@@ -1,10 +1,12 @@
 // launch_linear(), for the files that instantiate it.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <limits>
 
+#include "cuda/kernels/linear_few_rows.h"
 #include "cuda/kernels/linear_rows.h"
 #include "cuda/kernels/linear_tiles.h"
 #include "cuda/linear/linear_launch.h"
@@ -24,12 +26,36 @@ void launch_rows(Stream& stream, const LinearLaunch& launch) {
                 Kernel{launch.work});
 }
 
+// Whether it was launched: its inputs may be too large.
+template <class Format, int kPanels, ScaleForm kForm>
+bool launch_held_rows(Stream& stream, const LinearLaunch& launch) {
+  using Kernel = LinearOfFewRows<Format, kPanels, kForm>;
+  const LinearWork& work = launch.work;
+  if (work.parts.matrices != nullptr || work.rows > Kernel::kMostRows) return false;
+  const int blocks = work.matrices[0].w.blocks;
+  const int range_blocks = blocks < 128 ? (blocks + kSplits - 1) / kSplits : (blocks + 31) / 32 * 4;
+  const int shared = Kernel::shared_bytes(work.rows, range_blocks),
+            room = stream.facts().shared_bytes / (shared + 1024);
+  if (room < 2) return false;
+  const int tiles = panel_tiles(work, work.gated != 0 ? 1 : kPanels);
+  stream.launch({.x = std::min(tiles, std::min(room, Kernel::kBlocks) * stream.facts().processors),
+                 .threads = Kernel::kThreads,
+                 .shared_bytes = shared},
+                Kernel{work, tiles, range_blocks});
+  return true;
+}
+
 // Up to 8 rows. Two panels in a block share their inputs; with one there are more blocks, for matrices that have few.
 template <class Format, ScaleForm kForm>
 void launch_few_rows(Stream& stream, const LinearLaunch& launch) {
-  const bool one = launch.work.gated == 0 && launch.usual_rows <= 2 &&
-                   panel_tiles(launch.work, 1) * launch.parts < 4 * stream.facts().processors;
-  if (one) return launch_rows<Format, 1, 1, 1, kForm>(stream, launch);
+  const bool few = panel_tiles(launch.work, 1) * launch.parts < 4 * stream.facts().processors;
+  const bool one = launch.work.gated == 0 && (launch.variant.panels > 0 ? launch.variant.panels == 1 : few);
+  const bool held = launch.variant.kernel == LinearKernel::kFewRows;
+  if (one) {
+    if (held && launch_held_rows<Format, 1, kForm>(stream, launch)) return;
+    return launch_rows<Format, 1, 1, 1, kForm>(stream, launch);
+  }
+  if (held && launch_held_rows<Format, 2, kForm>(stream, launch)) return;
   launch_rows<Format, 1, 1, 2, kForm>(stream, launch);
 }
 template <class Format>
@@ -84,7 +110,8 @@ void launch_format(Stream& stream, const LinearLaunch& launch) {
   if (launch.usual_rows <= 8) return launch_few_rows<Format>(stream, launch);
   if (launch.usual_rows <= 16) return launch_rows<Format, 1, 2, 2>(stream, launch);
   const bool faster = rows_clocks(stream.facts(), launch) <= tiles_clocks<Tiles>(stream.facts(), launch);
-  const bool rows = launch.choice == LinearChoice::kFastest ? faster : launch.choice == LinearChoice::kRows;
+  const bool rows =
+      launch.variant.kernel == LinearKernel::kUsual ? faster : launch.variant.kernel == LinearKernel::kRows;
   if (rows) return launch_rows<Format, 1, 4, 2>(stream, launch);
   stream.launch(tiles_shape<Tiles>(launch), Tiles{launch.work});
 }

@@ -36,7 +36,7 @@ inline constexpr int kMostInt8Rows = 32;
 template <class Format, ScaleForm kForm>
 void launch_int8_format(Stream& stream, const LinearLaunch& launch) {
   const bool few = launch.usual_rows <= kMostInt8Rows;
-  const bool rows = launch.choice == LinearChoice::kFastest ? few : launch.choice == LinearChoice::kRows;
+  const bool rows = launch.variant.kernel == LinearKernel::kUsual ? few : launch.variant.kernel == LinearKernel::kRows;
   if (rows && launch.usual_rows <= 8) return launch_int8_rows<Format, kForm, 1>(stream, launch);
   if (rows) return launch_int8_rows<Format, kForm, 2>(stream, launch);
   // Each sum of a result takes 8 kTiles registers: with minima there are two, with two levels twice as many.

@@ -1,0 +1,230 @@
+// Linears of up to 8 rows, whose inputs fit into shared memory: decoding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/linear.h"
+#include "cuda/kernels/linear_rows.h"
+#include "cuda/kernels/unroll.h"
+#include "cuda/kernels/weights.h"
+#include "kernels/packed.h"
+
+namespace quire::cuda {
+
+// LinearOfRows, with the same bits, by thread blocks that stay. There are as many as the processors have room for, and block x
+// computes tiles x, x + blocks_x(), ... of kPanels panels each (with gated matrices a panel of W and its one of `up`). The inputs
+// of a warp's range are held in shared memory for all of them, and the first weights of the next tile are requested before the last
+// ones of a tile are multiplied. So nothing but weights comes from memory, and they always do.
+template <class Format, int kOfPanels, ScaleForm kForm>
+struct LinearOfFewRows {
+  using Rows = LinearOfRows<Format, 1, 1, kOfPanels, kForm>;
+  using Batch = typename Rows::Batch;
+  static constexpr const char* kName = "linear_of_few_rows";
+  static constexpr int kThreads = Rows::kThreads, kPanels = kOfPanels, kBatch = Rows::kBatch, kMostRows = 8;
+  static constexpr bool kWaits = true;
+  static constexpr Codes kCodes = Format::kCodes;
+  // That a processor has room for.
+  static constexpr int kBlocks = kCodes == Codes::kBf16 ? 3 : Rows::kBlocks < 2 ? 1 : 2;
+  static constexpr int kBatchBytes = kBatch * kPreparedBlock;
+  static constexpr int kRowFloats = Rows::kRowFloats, kSumFloats = Rows::kSumFloats;
+  static constexpr int kRangeSums = kPanels * kSumFloats * 4;  // bytes
+
+  LinearWork work;
+  int32_t tiles, range_blocks;  // range_blocks: the most blocks of a range
+
+  // Shared memory of a warp: its rows; zeros in place of others, in other banks than the first row; sums of inputs, of its rows and of
+  // one without any, [rows + 1][range_blocks][2]. After those of all warps the results of ranges of two tiles in turn.
+  static constexpr int pitch(int range_blocks) { return range_blocks * kPreparedBlock + 16; }
+  static constexpr int zeros_at(int rows, int range_blocks) {
+    return (rows * pitch(range_blocks) + 127) / 128 * 128 + 64;
+  }
+  static constexpr int sums_at(int rows, int range_blocks) { return zeros_at(rows, range_blocks) + kBatchBytes; }
+  static constexpr int warp_bytes(int rows, int range_blocks) {
+    return (sums_at(rows, range_blocks) + (Format::kMinima ? (rows + 1) * range_blocks * 8 : 0) + 127) / 128 * 128;
+  }
+  static constexpr int shared_bytes(int rows, int range_blocks) {
+    return kSplits * warp_bytes(rows, range_blocks) + 2 * kSplits * kRangeSums;
+  }
+
+  DEVICE Shared<uint8_t> own() const {
+    return shared<uint8_t>(static_cast<size_t>(warp() * warp_bytes(work.rows, range_blocks)));
+  }
+  DEVICE Shared<float> sums_of(int turn, int range) const {
+    return shared<float>(
+        static_cast<size_t>(kSplits * warp_bytes(work.rows, range_blocks) + (turn % 2 * kSplits + range) * kRangeSums));
+  }
+
+  struct Tile {
+    int matrix, panel;
+    Global<const uint8_t> panels[kPanels];
+  };
+  DEVICE Tile find_tile(int number) const {
+    const int together = work.gated != 0 ? 1 : kPanels;
+    Tile tile{0, number * together, {}};
+    const LinearMatrix& m = find_matrix(work, tile.panel, together);
+    tile.matrix = static_cast<int>(&m - work.matrices);
+    UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      const int of = work.gated != 0 || tile.panel + p >= panels_of(m.w) ? tile.panel : tile.panel + p;
+      tile.panels[p] = (work.gated != 0 && p > 0 ? m.up : m.data) + static_cast<ptrdiff_t>(of) * m.w.panel_bytes;
+    }
+    return tile;
+  }
+
+  // The weights of the warp's range, and its part of the panels' scales.
+  DEVICE void prefetch_range(const Tile& tile, int begin, int end) const {
+    constexpr int kLine = 128;
+    const WeightShape& w = work.matrices[tile.matrix].w;
+    const int first = begin * kCodeBlockBytes<kCodes> / kLine * kLine, bytes = end * kCodeBlockBytes<kCodes> - first;
+    UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      for (int k = kLine * lane(); k < bytes && k < Rows::kPrefetchedBytes; k += 32 * kLine)
+        prefetch(tile.panels[p] + (w.codes + first + k));
+      if constexpr (Format::kScales) {
+        const int scales = kLine * (warp() * 32 + lane());
+        if (scales < w.codes) prefetch(tile.panels[p] + scales);
+      }
+    }
+  }
+
+  // Brings the inputs of blocks [begin, end), the warp's range.
+  DEVICE void hold_inputs(int begin, int end) const {
+    const auto to = own();
+    const int pieces = (end - begin) * (kPreparedBlock / 16);
+    for (int r = 0; r < work.rows; ++r) {
+      const auto row = work.x.data + static_cast<ptrdiff_t>(r) * work.x.stride;
+      for (int k = lane(); k < pieces; k += 32)
+        copy_async<16>(to + (r * pitch(range_blocks) + 16 * k), row + (begin * kPreparedBlock + 16 * k));
+      if constexpr (Format::kMinima) {
+        const auto sums = row + work.matrices[0].w.blocks * kPreparedBlock;
+        for (int k = lane(); k < end - begin; k += 32)
+          copy_async<8>(to + (sums_at(work.rows, range_blocks) + (r * range_blocks + k) * 8), sums + 8 * (begin + k));
+      }
+    }
+    commit_copies();
+    for (int k = lane(); k < kBatchBytes / 16; k += 32)
+      store(to + (zeros_at(work.rows, range_blocks) + 16 * k), Words<4>{});
+    if constexpr (Format::kMinima) {
+      for (int k = lane(); k < range_blocks; k += 32)
+        store(to + (sums_at(work.rows, range_blocks) + (work.rows * range_blocks + k) * 8), Words<2>{});
+    }
+    wait_copies<0>();
+    sync_warp();
+  }
+
+  DEVICE void finish_tile(const Tile& tile, int turn) const {
+    const LinearMatrix& m = work.matrices[tile.matrix];
+    const LinearPart part = find_part(work, m);
+    const bool gated = work.gated != 0;
+    const int fours = gated ? kPanel / 4 : kPanels * kPanel / 4;
+    for (int k = lane(); k < work.rows * fours; k += 32) {
+      const int r = k / fours, n = k % fours;
+      float values[4], ups[4] = {};
+      add_ranges(turn, gated ? 0 : n / 4, r, n % 4, values);
+      if constexpr (kPanels > 1) {
+        if (gated) add_ranges(turn, 1, r, n, ups);
+      }
+      finish_outputs(m, part, r, tile.panel * kPanel + 4 * n, 4, values, ups);
+    }
+  }
+  // Outputs 4n .. 4n+3 of row r of panel p: the ranges added in order.
+  DEVICE void add_ranges(int turn, int p, int r, int n, float (&to)[4]) const {
+    UNROLL
+    for (int s = 0; s < kSplits; ++s) {
+      const Words<4> part = load<4>(sums_of(turn, s) + (p * kSumFloats + r * kRowFloats + 4 * n));
+      UNROLL
+      for (int k = 0; k < 4; ++k) to[k] = s == 0 ? bits_float(part.w[k]) : to[k] + bits_float(part.w[k]);
+    }
+  }
+
+  DEVICE void operator()() const {
+    Tile tile = find_tile(block_x());
+    const int blocks = work.matrices[0].w.blocks;
+    const int begin = range_begin(blocks, warp()), end = range_begin(blocks, warp() + 1);
+    const int whole = (end - begin) / kBatch, rest = (end - begin) % kBatch;
+    // Two batches take turns: if one were copied to the other, it would have to come before the next is requested.
+    Batch even[kPanels] = {}, odd[kPanels] = {};
+    if (begin < end) Rows::load_batch(work.matrices[tile.matrix].w, tile.panels, begin, end, even);
+    prefetch_range(tile, begin, end);
+    wait_previous();
+    hold_inputs(begin, end);
+
+    const int row = lane() % 8, g = lane() / 4, i = lane() % 4;
+    const auto words_from =
+        own() + ((row < work.rows ? row * pitch(range_blocks) : zeros_at(work.rows, range_blocks)) + 16 * (lane() / 8));
+    const int batch_step = row < work.rows ? kBatchBytes : 0;
+    const auto sums_row = [&](int r) {
+      return own() +
+             (sums_at(work.rows, range_blocks) + (2 * i + r < work.rows ? 2 * i + r : work.rows) * range_blocks * 8);
+    };
+
+    ROLLED
+    for (int turn = 0, number = block_x(); number < tiles; ++turn) {
+      const int next_number = number + blocks_x();
+      const bool more = next_number < tiles;
+      Tile next = tile;
+      if (more) next = find_tile(next_number);
+      const WeightShape& w = work.matrices[tile.matrix].w;
+      TableWords tables[Rows::kOwnTerms] = {};
+      load_tables<kCodes>(w.tables, tables);
+      float acc[kPanels][1][4] = {};
+      // Requests the batch after this one.
+      const auto request = [&](int batch, Batch(&to)[kPanels]) {
+        const int following = begin + (batch + 1) * kBatch;
+        const bool same = following < end;
+        if (!same && !more) return;
+        Global<const uint8_t> panels[kPanels];
+        UNROLL
+        for (int p = 0; p < kPanels; ++p) panels[p] = same ? tile.panels[p] : next.panels[p];
+        Rows::load_batch(work.matrices[same ? tile.matrix : next.matrix].w, panels, same ? following : begin, end, to);
+      };
+      const auto multiply = [&]<bool kWhole>(int batch, const Batch(&now)[kPanels]) {
+        const auto words_at = words_from + batch * batch_step;
+        const auto first_sums = sums_row(0) + batch * (8 * kBatch), second_sums = sums_row(1) + batch * (8 * kBatch);
+        Rows::template multiply_blocks<kWhole>(
+            w, tables, now, rest,
+            [&](int, int k, int, auto& words) { load_matrices(words, words_at + k * kPreparedBlock); },
+            [&](int, int k, int r) { return load<2>((r == 0 ? first_sums : second_sums) + 8 * k); }, acc);
+      };
+      int batch = 0;
+      ROLLED
+      for (; batch + 1 < whole; batch += 2) {
+        request(batch, odd);
+        multiply.template operator()<true>(batch, even);
+        request(batch + 1, even);
+        multiply.template operator()<true>(batch + 1, odd);
+      }
+      if (batch < whole) {
+        request(batch, odd);
+        multiply.template operator()<true>(batch, even);
+        ++batch;
+        UNROLL
+        for (int p = 0; p < kPanels; ++p) even[p] = odd[p];
+      }
+      if (rest > 0) {
+        request(batch, odd);
+        multiply.template operator()<false>(batch, even);
+        UNROLL
+        for (int p = 0; p < kPanels; ++p) even[p] = odd[p];
+      }
+      if (more) prefetch_range(next, begin, end);
+
+      UNROLL
+      for (int p = 0; p < kPanels; ++p) {
+        UNROLL
+        for (int r = 0; r < 2; ++r)
+          store(sums_of(turn, warp()) + (p * kSumFloats + (2 * i + r) * kRowFloats + 2 * g),
+                Words<2>{{float_bits(acc[p][0][r]), float_bits(acc[p][0][2 + r])}});
+      }
+      // One meeting a tile: the results of this one are read before the next, and overwritten after that.
+      sync_block();
+      if (warp() == turn % kSplits) finish_tile(tile, turn);
+      tile = next;
+      number = next_number;
+    }
+  }
+};
+
+}  // namespace quire::cuda

@@ -1,0 +1,89 @@
+#include "cuda/linear/linear_variant.h"
+
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "cuda/linear/linear_many_rows.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr std::array<const char*, 12> kNamesOfCodes = {"u2",     "u3",     "u4",   "u5",   "u6",  "i8",
+                                                       "table4", "float4", "e4m3", "bf16", "f16", "f32"};
+// More sums of ranges than this are slower to add than to make.
+constexpr int64_t kMostApart = int64_t{16} << 20;
+
+constexpr std::array<const char*, 3> kNamesOfForms = {"", " half", " super"};
+
+}  // namespace
+
+std::vector<LinearVariant> variants_of(const DeviceFacts& facts, const LaunchKind& kind) {
+  using enum LinearKernel;
+  if (kind.inputs != Activations::kBf16) return {};
+  std::vector<LinearVariant> variants;
+  if (kind.rows <= 8) {
+    for (const int panels : {1, 2}) {
+      if (kind.gated && panels == 1) continue;
+      variants.push_back({.kernel = kFewRows, .panels = panels});
+      variants.push_back({.kernel = kRows, .panels = panels});
+    }
+  } else if (kind.rows > 16 && (kind.gated || !takes_many_rows(facts, kind, kind.rows))) {
+    variants = {{.kernel = kRows}, {.kernel = kTiles}};
+  } else if (kind.rows > 16) {
+    for (const bool apart : {false, true}) {
+      if (apart && int64_t{kind.rows} * kind.panels * kPanel * kSplits > kMostApart) continue;
+      if (kind.codes != Codes::kBf16) {
+        variants.push_back({.kernel = kWarpgroups, .apart = apart});
+        continue;
+      }
+      for (const int columns : {64, 128, 256}) {
+        if (columns / 2 >= kind.rows || columns * 16 < kind.rows) continue;
+        for (const int ahead : {0, 4, 8})
+          variants.push_back({.kernel = kWarpgroups, .columns = columns, .apart = apart, .ahead = ahead});
+      }
+    }
+  }
+  return variants;
+}
+
+std::string name(const LaunchKind& k) {
+  std::string text = kNamesOfCodes[static_cast<size_t>(k.codes)];
+  text += kNamesOfForms[static_cast<size_t>(k.form)];
+  if (k.halves) text += " halves";
+  if (k.minima) text += " minima";
+  text += k.inputs == Activations::kBf16  ? ", bf16 inputs"
+          : k.inputs == Activations::kF32 ? ", f32 inputs"
+                                          : ", int8 inputs";
+  if (k.gated) text += ", gated";
+  return text + ", " + std::to_string(k.panels) + " panels, " + std::to_string(k.blocks) + " blocks, " +
+         std::to_string(k.rows) + " rows";
+}
+
+std::string name(const LinearVariant& v) {
+  constexpr std::array<const char*, 5> kNames = {"usual", "few rows", "rows", "tiles", "warpgroups"};
+  std::string text = kNames[static_cast<size_t>(v.kernel)];
+  if (v.panels > 0) text += ", " + std::to_string(v.panels) + (v.panels == 1 ? " panel" : " panels");
+  if (v.columns > 0) text += ", " + std::to_string(v.columns) + " columns, " + std::to_string(v.ahead) + " ahead";
+  if (v.apart) text += ", ranges apart";
+  return text;
+}
+
+LinearVariant VariantTable::find(const LaunchKind& kind) const {
+  const std::lock_guard lock(mutex_);
+  if (notes_) asked_.push_back(kind);
+  const auto at = chosen_.find(kind);
+  return at == chosen_.end() ? LinearVariant{} : at->second;
+}
+
+void VariantTable::choose(const LaunchKind& kind, const LinearVariant& variant) {
+  const std::lock_guard lock(mutex_);
+  chosen_[kind] = variant;
+}
+
+std::vector<LaunchKind> VariantTable::take_asked() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(asked_, {});
+}
+
+}  // namespace quire::cuda

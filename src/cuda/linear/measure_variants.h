@@ -1,0 +1,21 @@
+// Chooses kernels of linears by measuring them on the device, with a model's weights.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+
+#include "cuda/device.h"
+#include "cuda/linear/linear_variant.h"
+#include "ops/backend.h"
+
+namespace quire::cuda {
+
+// As Backend::tune(), for 1, 2, 4, .. rows, as far as their inputs and results take no more than a quarter of a GiB each: fills the
+// table, and returns what was not known. A kernel replaces the usual one if it takes 3 % less time. Throws Error (kResource): memory is short.
+Backend::KernelChoices measure_variants(Device& device, VariantTable& table,
+                                        std::span<const TunedProjection> projections, Activations activations, int rows,
+                                        const Backend::KernelChoices& known,
+                                        const std::function<void(size_t, size_t)>& report);
+
+}  // namespace quire::cuda
