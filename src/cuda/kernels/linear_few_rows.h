@@ -15,8 +15,8 @@ namespace quire::cuda {
 
 // LinearOfRows, with the same bits, by thread blocks that stay. There are as many as the processors have room for, and block x
 // computes tiles x, x + blocks_x(), ... of kPanels panels each (with gated matrices a panel of W and its one of `up`). The inputs
-// of a warp's range are held in shared memory for all of them, and the first weights of the next tile are requested before the last
-// ones of a tile are multiplied. So nothing but weights comes from memory, and they always do.
+// of a warp's range are held in shared memory for all of them. While a tile is multiplied, the weights of the next are on their way to
+// the L2 cache, and its first ones to registers. So nothing but weights comes from memory, and they always do.
 template <class Format, int kOfPanels, ScaleForm kForm>
 struct LinearOfFewRows {
   using Rows = LinearOfRows<Format, 1, 1, kOfPanels, kForm>;
@@ -166,6 +166,7 @@ struct LinearOfFewRows {
       const bool more = next_number < tiles;
       Tile next = tile;
       if (more) next = find_tile(next_number);
+      if (more) prefetch_range(next, begin, end);
       const WeightShape& w = work.matrices[tile.matrix].w;
       TableWords tables[Rows::kOwnTerms] = {};
       load_tables<kCodes>(w.tables, tables);
@@ -209,7 +210,6 @@ struct LinearOfFewRows {
         UNROLL
         for (int p = 0; p < kPanels; ++p) even[p] = odd[p];
       }
-      if (more) prefetch_range(next, begin, end);
 
       UNROLL
       for (int p = 0; p < kPanels; ++p) {
