@@ -37,7 +37,9 @@ bool launch_held_rows(Stream& stream, const LinearLaunch& launch) {
   const int shared = Kernel::shared_bytes(work.rows, range_blocks),
             room = stream.facts().shared_bytes / (shared + 1024);
   if (room < 2) return false;
-  const int tiles = panel_tiles(work, work.gated != 0 ? 1 : kPanels);
+  int together = kPanels;
+  if (work.gated != 0) together = 1;
+  const int tiles = panel_tiles(work, together);
   stream.launch({.x = std::min(tiles, std::min(room, Kernel::kBlocks) * stream.facts().processors),
                  .threads = Kernel::kThreads,
                  .shared_bytes = shared},
