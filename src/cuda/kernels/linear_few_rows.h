@@ -25,8 +25,9 @@ struct LinearOfFewRows {
   static constexpr int kThreads = Rows::kThreads, kPanels = kOfPanels, kBatch = Rows::kBatch, kMostRows = 8;
   static constexpr bool kWaits = true;
   static constexpr Codes kCodes = Format::kCodes;
-  // That a processor has room for.
-  static constexpr int kBlocks = kCodes == Codes::kBf16 ? 3 : Rows::kBlocks < 2 ? 1 : 2;
+  // That a processor has room for: of 80, 128 or 255 registers a thread.
+  static constexpr bool kMany = Rows::kBlocks < 2 || (kHasTable<kCodes> && Format::kHalves && kPanels == 2);
+  static constexpr int kBlocks = kCodes == Codes::kBf16 ? 3 : kMany ? 1 : 2;
   static constexpr int kBatchBytes = kBatch * kPreparedBlock;
   static constexpr int kRowFloats = Rows::kRowFloats, kSumFloats = Rows::kSumFloats;
   static constexpr int kRangeSums = kPanels * kSumFloats * 4;  // bytes
