@@ -162,7 +162,9 @@ void LoadedModel::tune_device() {
          options.on_load);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kResource) throw;
-    warn(fmt::format("cannot measure which kernels are the fastest: {}; the usual ones are used", error.what()));
+    warn(fmt::format(
+        "cannot measure which kernels are the fastest: {}; the usual ones are used; --tune off measures nothing",
+        error.what()));
   }
 }
 

@@ -12,7 +12,8 @@
 namespace quire::cuda {
 
 // As Backend::tune(), for 1, 2, 4, .. rows, as far as their inputs and results take no more than a quarter of a GiB each: fills the
-// table, and returns what was not known. A kernel replaces the usual one if it takes 3 % less time. Throws Error (kResource): memory is short.
+// table, and returns what was not known. A kernel replaces the usual one if it takes 3 % less time and its
+// results have the same bits; one that has others is named after the choice, which is then an error of Quire's. Throws Error (kResource): memory is short.
 Backend::KernelChoices measure_variants(Device& device, VariantTable& table,
                                         std::span<const TunedProjection> projections, Activations activations, int rows,
                                         const Backend::KernelChoices& known,

@@ -6,11 +6,14 @@
 #include <cstddef>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuda/cuda_backend.h"
 #include "cuda/emulated/device.h"
+#include "unit/cuda/forwarding_device.h"
 #include "unit/cuda/placed.h"
 #include "unit/kernels/random_panels.h"
 
@@ -94,6 +97,33 @@ TEST_F(MeasureVariants, TakesTheUsualKernelInPlaceOfOneThatIsNoMore) {
   VariantTable table;
   EXPECT_EQ(measure(table, known), Choices{});
   for (const LaunchKind& kind : kinds()) EXPECT_EQ(table.find(kind), LinearVariant{}) << name(kind);
+}
+
+// A device on which one kernel does nothing.
+class WithoutFewRows : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  using ForwardingDevice::run;
+  void run(std::span<const Launch> launches) override {
+    for (const Launch& launch : launches) {
+      if (std::string_view(launch.entry->name) != "linear_of_few_rows") ForwardingDevice::run({&launch, 1});
+    }
+  }
+};
+
+TEST_F(MeasureVariants, LeavesOutKernelsThatComputeSomethingElse) {
+  WithoutFewRows device(device_);
+  VariantTable table;
+  const Choices measured = measure_variants(device, table, projections_, Activations::kBf16, kRows, {}, {});
+  for (const LaunchKind& kind : kinds()) {
+    EXPECT_NE(table.find(kind).kernel, LinearKernel::kFewRows);
+    EXPECT_NE(measured.at(name(kind)).find("; wrong: few rows, 2 panels"), std::string::npos)
+        << measured.at(name(kind));
+    EXPECT_EQ(measured.at(name(kind)).find("wrong: rows"), std::string::npos) << measured.at(name(kind));
+  }
+  VariantTable later;
+  EXPECT_EQ(measure_variants(device_, later, projections_, Activations::kBf16, kRows, measured, {}), Choices{});
+  for (const LaunchKind& kind : kinds()) EXPECT_EQ(name(later.find(kind)), name(table.find(kind)));
 }
 
 TEST(CudaBackend, MeasuresNothingOnTheEmulatedDevice) {
