@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+#include <string>
+#include <vector>
+
 namespace quire {
 namespace {
 
@@ -17,6 +21,30 @@ TEST(MemoryTable, SaysOfHowManyDevicesItIs) {
   EXPECT_EQ(total(),
             "total              3 MiB  of 8 MiB available (set with --gpu-memory-utilization), on each of 2 devices");
   EXPECT_EQ(memory_json(plan)["devices"], 2);
+}
+
+// Beside a device: what the CPU has of the experts alone, and of those that are not in the layers that it computes whole.
+TEST(MemoryTable, SaysWhichExpertsAreTheCpus) {
+  MemoryPlan plan;
+  plan.own_memory = true;
+  plan.host.emplace();
+  plan.host->weights = 5 * kMiB;
+  plan.host->budget = 16 * kMiB;
+  plan.cpu_moe_layers = 6;
+  EXPECT_EQ(memory_table(plan).back(), "the CPU: the experts of layers 0 to 5");
+  StagePlan cpu, device;
+  cpu.layers = {0, 4};
+  device.layers = {4, 8};
+  plan.stages = {cpu, device};
+  const std::vector<std::string> lines = memory_table(plan);
+  ASSERT_GE(lines.size(), 4U);
+  const auto last = std::span(lines).last(4);
+  EXPECT_EQ(last[0],
+            "on the host        5 MiB  of 16 MiB available (set with --memory): weights 5, KV cache 0, activations 0, "
+            "other 0");
+  EXPECT_EQ(last[1], "the CPU: the experts of layers 4 to 5");
+  EXPECT_EQ(last[2], "the CPU: layers 0 to 3, weights 0 MiB, KV cache 0 MiB");
+  EXPECT_EQ(last[3], "the device: layers 4 to 7, weights 0 MiB, KV cache 0 MiB");
 }
 
 }  // namespace
