@@ -137,14 +137,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   if (plan.cpu_moe_layers > 0) cache_identity += fmt::format(" experts on the CPU in {} layers", plan.cpu_moe_layers);
   if (plan.host) cache_identity += fmt::format(" host activations {}", name(plan.host->activation_type));
   cache = {layout, info.kv_pages, info.kv_states};
-  if (options.tune != TuneMode::kOff && !options.tuning_file.empty() && (!runtime.device || cpu_layers)) {
-    const Compute compute = runtime.cpu.compute(plan.host ? plan.host->activation_type : plan.activation_type);
-    const TuningFile file(options.tuning_file, tuning_machine(compute), warn);
-    const Team::Turn turn(runtime.team);  // other models on this runtime read the tuning in their steps
-    tune(compute, runtime.tuning, cpu_layers ? *cpu_layers : target, file, options.tune == TuneMode::kForce,
-         options.on_load);
-  }
-  tune_device();
+  tune_kernels();
   options.on_load = nullptr;  // it may refer to what ends with the caller
   make_executor();
   adapters.set_limits(plan.adapters, plan.limits.max_rank);
@@ -152,14 +145,20 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   load_control_vectors();
 }
 
-// Several devices have shares of matrices, which are kinds of their own: they take the usual kernels.
-void LoadedModel::tune_device() {
-  if (options.tune == TuneMode::kOff || options.tuning_file.empty() || plan.devices != 1 || !runtime.device) return;
-  if (runtime.device->tuned_as().empty()) return;
+void LoadedModel::tune_kernels() {
+  if (options.tune == TuneMode::kOff || options.tuning_file.empty()) return;
+  const bool force = options.tune == TuneMode::kForce;
+  if (!runtime.device || cpu_layers) {
+    const Compute compute = runtime.cpu.compute(plan.host ? plan.host->activation_type : plan.activation_type);
+    const TuningFile file(options.tuning_file, tuning_machine(compute), warn);
+    const Team::Turn turn(runtime.team);  // other models on this runtime read the tuning in their steps
+    tune(compute, runtime.tuning, cpu_layers ? *cpu_layers : target, file, force, options.on_load);
+  }
+  // Several devices have shares of matrices, which are kinds of their own: they take the usual kernels.
+  if (!runtime.device || plan.devices > 1 || runtime.device->tuned_as().empty()) return;
   const TuningFile file(options.tuning_file, runtime.device->tuned_as(), warn);
   try {
-    tune(*runtime.device, target, plan.activation_type, plan.limits.max_rows, file, options.tune == TuneMode::kForce,
-         options.on_load);
+    tune(*runtime.device, target, plan.activation_type, plan.limits.max_rows, file, force, options.on_load);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kResource) throw;
     warn(fmt::format(

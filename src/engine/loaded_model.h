@@ -100,7 +100,7 @@ struct LoadedModel {
   void make_stages();
   void agree(const Checkpoint& checkpoint, const ModelConfig& config);
   void agree_on_cache();
-  void tune_device();
+  void tune_kernels();
   // f(executor, its backend, memory) for each rank or stage. memory: which of the ranks' memories it has; 0: that of `target`'s weights.
   template <class F>
   void for_each_rank(F f);

@@ -26,11 +26,10 @@ struct LinearOfFewRows {
   static constexpr bool kWaits = true;
   static constexpr Codes kCodes = Format::kCodes;
   // That a processor has room for: of 80, 128 or 255 registers a thread.
-  static constexpr bool kMany = Rows::kBlocks < 2 || (kHasTable<kCodes> && Format::kHalves && kPanels == 2);
-  static constexpr int kBlocks = kCodes == Codes::kBf16 ? 3 : kMany ? 1 : 2;
+  static constexpr bool kWide = Rows::kBlocks < 2 || (kHasTable<kCodes> && Format::kHalves && kPanels == 2);
+  static constexpr int kBlocks = kCodes == Codes::kBf16 ? 3 : kWide ? 1 : 2;
   static constexpr int kBatchBytes = kBatch * kPreparedBlock;
-  static constexpr int kRowFloats = Rows::kRowFloats, kSumFloats = Rows::kSumFloats;
-  static constexpr int kRangeSums = kPanels * kSumFloats * 4;  // bytes
+  static constexpr int kRangeSums = kPanels * Rows::kSumFloats * 4;  // bytes
 
   LinearWork work;
   int32_t tiles, range_blocks;  // range_blocks: the most blocks of a range
@@ -66,28 +65,8 @@ struct LinearOfFewRows {
     Tile tile{0, number * together, {}};
     const LinearMatrix& m = find_matrix(work, tile.panel, together);
     tile.matrix = static_cast<int>(&m - work.matrices);
-    UNROLL
-    for (int p = 0; p < kPanels; ++p) {
-      const int of = work.gated != 0 || tile.panel + p >= panels_of(m.w) ? tile.panel : tile.panel + p;
-      tile.panels[p] = (work.gated != 0 && p > 0 ? m.up : m.data) + static_cast<ptrdiff_t>(of) * m.w.panel_bytes;
-    }
+    Rows::find_panels(m.w, m.data, m.up, tile.panel, tile.panels);
     return tile;
-  }
-
-  // The weights of the warp's range, and its part of the panels' scales.
-  DEVICE void prefetch_range(const Tile& tile, int begin, int end) const {
-    constexpr int kLine = 128;
-    const WeightShape& w = work.matrices[tile.matrix].w;
-    const int first = begin * kCodeBlockBytes<kCodes> / kLine * kLine, bytes = end * kCodeBlockBytes<kCodes> - first;
-    UNROLL
-    for (int p = 0; p < kPanels; ++p) {
-      for (int k = kLine * lane(); k < bytes && k < Rows::kPrefetchedBytes; k += 32 * kLine)
-        prefetch(tile.panels[p] + (w.codes + first + k));
-      if constexpr (Format::kScales) {
-        const int scales = kLine * (warp() * 32 + lane());
-        if (scales < w.codes) prefetch(tile.panels[p] + scales);
-      }
-    }
   }
 
   // Brings the inputs of blocks [begin, end), the warp's range.
@@ -115,31 +94,6 @@ struct LinearOfFewRows {
     sync_warp();
   }
 
-  DEVICE void finish_tile(const Tile& tile, int turn) const {
-    const LinearMatrix& m = work.matrices[tile.matrix];
-    const LinearPart part = find_part(work, m);
-    const bool gated = work.gated != 0;
-    const int fours = gated ? kPanel / 4 : kPanels * kPanel / 4;
-    for (int k = lane(); k < work.rows * fours; k += 32) {
-      const int r = k / fours, n = k % fours;
-      float values[4], ups[4] = {};
-      add_ranges(turn, gated ? 0 : n / 4, r, n % 4, values);
-      if constexpr (kPanels > 1) {
-        if (gated) add_ranges(turn, 1, r, n, ups);
-      }
-      finish_outputs(m, part, r, tile.panel * kPanel + 4 * n, 4, values, ups);
-    }
-  }
-  // Outputs 4n .. 4n+3 of row r of panel p: the ranges added in order.
-  DEVICE void add_ranges(int turn, int p, int r, int n, float (&to)[4]) const {
-    UNROLL
-    for (int s = 0; s < kSplits; ++s) {
-      const Words<4> part = load<4>(sums_of(turn, s) + (p * kSumFloats + r * kRowFloats + 4 * n));
-      UNROLL
-      for (int k = 0; k < 4; ++k) to[k] = s == 0 ? bits_float(part.w[k]) : to[k] + bits_float(part.w[k]);
-    }
-  }
-
   DEVICE void operator()() const {
     Tile tile = find_tile(block_x());
     const int blocks = work.matrices[0].w.blocks;
@@ -148,11 +102,11 @@ struct LinearOfFewRows {
     // Two batches take turns: if one were copied to the other, it would have to come before the next is requested.
     Batch even[kPanels] = {}, odd[kPanels] = {};
     if (begin < end) Rows::load_batch(work.matrices[tile.matrix].w, tile.panels, begin, end, even);
-    prefetch_range(tile, begin, end);
+    Rows::prefetch_range(work.matrices[tile.matrix].w, tile.panels, begin, end);
     wait_previous();
     hold_inputs(begin, end);
 
-    const int row = lane() % 8, g = lane() / 4, i = lane() % 4;
+    const int row = lane() % 8, i = lane() % 4;
     const auto words_from =
         own() + ((row < work.rows ? row * pitch(range_blocks) : zeros_at(work.rows, range_blocks)) + 16 * (lane() / 8));
     const int batch_step = row < work.rows ? kBatchBytes : 0;
@@ -166,8 +120,10 @@ struct LinearOfFewRows {
       const int next_number = number + blocks_x();
       const bool more = next_number < tiles;
       Tile next = tile;
-      if (more) next = find_tile(next_number);
-      if (more) prefetch_range(next, begin, end);
+      if (more) {
+        next = find_tile(next_number);
+        Rows::prefetch_range(work.matrices[next.matrix].w, next.panels, begin, end);
+      }
       const WeightShape& w = work.matrices[tile.matrix].w;
       TableWords tables[Rows::kOwnTerms] = {};
       load_tables<kCodes>(w.tables, tables);
@@ -212,16 +168,14 @@ struct LinearOfFewRows {
         for (int p = 0; p < kPanels; ++p) even[p] = odd[p];
       }
 
-      UNROLL
-      for (int p = 0; p < kPanels; ++p) {
-        UNROLL
-        for (int r = 0; r < 2; ++r)
-          store(sums_of(turn, warp()) + (p * kSumFloats + (2 * i + r) * kRowFloats + 2 * g),
-                Words<2>{{float_bits(acc[p][0][r]), float_bits(acc[p][0][2 + r])}});
-      }
+      Rows::store_sums(acc, sums_of(turn, warp()));
       // One meeting a tile: the results of this one are read before the next, and overwritten after that.
       sync_block();
-      if (warp() == turn % kSplits) finish_tile(tile, turn);
+      if (warp() == turn % kSplits) {
+        const LinearMatrix& m = work.matrices[tile.matrix];
+        Rows::finish_rows(m, find_part(work, m), tile.panel, 0, work.rows, lane(), 32,
+                          [&](int s) { return sums_of(turn, s); });
+      }
       tile = next;
       number = next_number;
     }

@@ -156,13 +156,16 @@ struct LinearOfBf16Rows {
   DEVICE void compute(const LinearMatrix& m, const Tile& tile) const {
     const WeightShape& w = m.w;
     const int g = lane() / 4, i = lane() % 4, own = tile.panel + warp();
-    const auto weights_of_lane =
-        m.data + (static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes + (w.codes + 256 * i + 8 * g));
-    const auto panel_codes = m.data + (static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes + w.codes);
-    const int codes_end = 1024 * w.blocks;
-    const int first_line = tile.begin * 2048, last_line = first_line + work.ahead * 2048;
-    for (int at = first_line + 128 * lane(); at < last_line && at < codes_end; at += 32 * 128)
-      prefetch(panel_codes + at);
+    const auto codes = m.data + (static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes + w.codes);
+    const auto weights_of_lane = codes + (256 * i + 8 * g);
+    // Fetches a chunk to the L2 cache, a line by each of half the lanes.
+    const auto fetch_chunk = [&](int chunk) {
+      constexpr int kLine = 128, kChunkBytes = kChunkBlocks * kBlockBytes;
+      const int at = chunk * kChunkBytes + kLine * lane();
+      if (chunk < tile.end && lane() < kChunkBytes / kLine && at < w.blocks * kBlockBytes) prefetch(codes + at);
+    };
+    ROLLED
+    for (int k = 0; k < work.ahead; ++k) fetch_chunk(tile.begin + k);
     Weights weights[3];
     load_chunk(weights_of_lane, tile.begin, w.blocks, weights[0]);
     if (tile.begin + 1 < tile.end) load_chunk(weights_of_lane, tile.begin + 1, w.blocks, weights[1]);
@@ -191,10 +194,7 @@ struct LinearOfBf16Rows {
       adds = true;
       wait_products<1>();
       if (chunk + 2 < tile.end) load_chunk(weights_of_lane, chunk + 2, w.blocks, before);
-      if (work.ahead > 0 && lane() < 16 && chunk + work.ahead < tile.end) {
-        const int at = (chunk + work.ahead) * 2048 + 128 * lane();
-        if (at < codes_end) prefetch(panel_codes + at);
-      }
+      if (work.ahead > 0) fetch_chunk(chunk + work.ahead);
       if (++chunk < stop) return false;
       wait_products<0>();
       hold_products(acc);

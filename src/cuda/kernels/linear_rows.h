@@ -266,6 +266,11 @@ struct LinearOfRows {
         multiply_slot<false>(w, tables, even, in.rows, slot_of(batch), end - begin - batch * kBatch, acc);
     }
     sync_warp();
+    store_sums(acc, sums_of(warp()));
+  }
+
+  // Leaves the sums of a range in shared memory, [kPanels][kRows][kRowFloats].
+  DEVICE static void store_sums(const float (&acc)[kPanels][kTiles][4], Shared<float> to) {
     const int g = lane() / 4, i = lane() % 4;
     UNROLL
     for (int p = 0; p < kPanels; ++p) {
@@ -273,39 +278,28 @@ struct LinearOfRows {
       for (int t = 0; t < kTiles; ++t) {
         UNROLL
         for (int r = 0; r < 2; ++r)
-          store(sums_of(warp()) + (p * kSumFloats + (8 * t + 2 * i + r) * kRowFloats + 2 * g),
+          store(to + (p * kSumFloats + (8 * t + 2 * i + r) * kRowFloats + 2 * g),
                 Words<2>{{float_bits(acc[p][t][r]), float_bits(acc[p][t][2 + r])}});
       }
     }
   }
 
-  // Outputs 4n .. 4n+3 of row r of panel p: the ranges added in order.
-  DEVICE static void add_ranges(int p, int r, int n, float (&to)[4]) {
-    UNROLL
-    for (int s = 0; s < kSplits; ++s) {
-      const Words<4> part = load<4>(sums_of(s) + (p * kSumFloats + r * kRowFloats + 4 * n));
-      UNROLL
-      for (int k = 0; k < 4; ++k) to[k] = s == 0 ? bits_float(part.w[k]) : to[k] + bits_float(part.w[k]);
-    }
-  }
-
-  // Rows [row, row + kRows) of the part, as far as there are so many. panel: the first.
-  DEVICE void multiply_rows(const LinearMatrix& m, const LinearPart& part, int panel, int row) const {
+  // Finishes results first, first + step, .. of the part's rows [row, row + rows), four outputs each, of the panels from `panel` on.
+  // sums_of(s): where the sums of range s are; they are added in order.
+  template <class SumsOf>
+  DEVICE static void finish_rows(const LinearMatrix& m, const LinearPart& part, int panel, int row, int rows, int first,
+                                 int step, const SumsOf& sums_of) {
     const bool gated = part.up != nullptr;
-    const int rows = part.rows - row < kRows ? part.rows - row : kRows;
-    const InputRows in{part.x + static_cast<ptrdiff_t>(row) * work.x.stride, work.x.stride, rows,
-                       m.w.blocks * kPreparedBlock};
-    Global<const uint8_t> panels[kPanels];
-    UNROLL
-    for (int p = 0; p < kPanels; ++p) {
-      const int own = gated || panel + p >= panels_of(m.w) ? panel : panel + p;  // one that exists
-      panels[p] = (gated && p > 0 ? part.up : part.data) + static_cast<ptrdiff_t>(own) * m.w.panel_bytes;
-    }
-    sync_block();  // the sums of earlier rows have been read
-    sum_range(m.w, panels, in);
-    sync_block();
+    const auto add_ranges = [&](int p, int r, int n, float(&to)[4]) {
+      UNROLL
+      for (int s = 0; s < kSplits; ++s) {
+        const Words<4> sums = load<4>(sums_of(s) + (p * kSumFloats + r * kRowFloats + 4 * n));
+        UNROLL
+        for (int k = 0; k < 4; ++k) to[k] = s == 0 ? bits_float(sums.w[k]) : to[k] + bits_float(sums.w[k]);
+      }
+    };
     const int fours = gated ? kPanel / 4 : kPanels * kPanel / 4;
-    for (int k = thread(); k < rows * fours; k += kThreads) {
+    for (int k = first; k < rows * fours; k += step) {
       const int r = k / fours, n = k % fours;
       float values[4], ups[4] = {};
       add_ranges(gated ? 0 : n / 4, r, n % 4, values);
@@ -316,22 +310,43 @@ struct LinearOfRows {
     }
   }
 
-  // What no launch writes: the weights of the warp's range, and its part of the panel's scales. Which matrix it is may be known
-  // only later: then nothing.
-  DEVICE void prefetch_range(const LinearMatrix& m, int panel) const {
-    if (work.parts.matrices != nullptr) return;
-    const int begin = range_begin(m.w.blocks, warp()), end = range_begin(m.w.blocks, warp() + 1);
+  // The addresses of the panels from `panel` on; with `up`, of a panel of both.
+  DEVICE static void find_panels(const WeightShape& w, Global<const uint8_t> data, Global<const uint8_t> up, int panel,
+                                 Global<const uint8_t> (&to)[kPanels]) {
+    const bool gated = up != nullptr;
+    UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      const int own = gated || panel + p >= panels_of(w) ? panel : panel + p;  // one that exists
+      to[p] = (gated && p > 0 ? up : data) + static_cast<ptrdiff_t>(own) * w.panel_bytes;
+    }
+  }
+
+  // Rows [row, row + kRows) of the part, as far as there are so many. panel: the first.
+  DEVICE void multiply_rows(const LinearMatrix& m, const LinearPart& part, int panel, int row) const {
+    const int rows = part.rows - row < kRows ? part.rows - row : kRows;
+    const InputRows in{part.x + static_cast<ptrdiff_t>(row) * work.x.stride, work.x.stride, rows,
+                       m.w.blocks * kPreparedBlock};
+    Global<const uint8_t> panels[kPanels];
+    find_panels(m.w, part.data, part.up, panel, panels);
+    sync_block();  // the sums of earlier rows have been read
+    sum_range(m.w, panels, in);
+    sync_block();
+    finish_rows(m, part, panel, row, rows, thread(), kThreads, [](int s) { return sums_of(s); });
+  }
+
+  // Fetches to the L2 cache what no launch writes: the weights of the warp's range, blocks [begin, end), and its part of the panels'
+  // scales.
+  DEVICE static void prefetch_range(const WeightShape& w, const Global<const uint8_t> (&panels)[kPanels], int begin,
+                                    int end) {
     constexpr int kLine = 128;
     const int first = begin * kCodeBlockBytes<kCodes> / kLine * kLine, bytes = end * kCodeBlockBytes<kCodes> - first;
     UNROLL
     for (int p = 0; p < kPanels; ++p) {
-      const int own = work.gated != 0 || panel + p >= panels_of(m.w) ? panel : panel + p;
-      const auto at = (work.gated != 0 && p > 0 ? m.up : m.data) + static_cast<ptrdiff_t>(own) * m.w.panel_bytes;
       for (int k = kLine * lane(); k < bytes && k < kPrefetchedBytes; k += 32 * kLine)
-        prefetch(at + (m.w.codes + first + k));
+        prefetch(panels[p] + (w.codes + first + k));
       if constexpr (Format::kScales) {
         const int scales = kLine * (warp() * 32 + lane());
-        if (scales < m.w.codes) prefetch(at + scales);
+        if (scales < w.codes) prefetch(panels[p] + scales);
       }
     }
   }
@@ -341,7 +356,11 @@ struct LinearOfRows {
     if (work.gated != 0) together = 1;
     int panel = block_x() * together;
     const LinearMatrix& m = find_matrix(work, panel, together);
-    prefetch_range(m, panel);
+    if (work.parts.matrices == nullptr) {  // otherwise it is known only later which matrix it is
+      Global<const uint8_t> panels[kPanels];
+      find_panels(m.w, m.data, m.up, panel, panels);
+      prefetch_range(m.w, panels, range_begin(m.w.blocks, warp()), range_begin(m.w.blocks, warp() + 1));
+    }
     wait_previous();
     const LinearPart part = find_part(work, m);
     for (int row = block_y() * kRows; row < part.rows; row += blocks_y() * kRows) multiply_rows(m, part, panel, row);

@@ -55,6 +55,11 @@ DEVICE int range_begin(int blocks, int range) {
   return begin < blocks ? begin : blocks;
 }
 
+// No range has more.
+constexpr int most_range_blocks(int blocks) {
+  return blocks < 128 ? (blocks + kSplits - 1) / kSplits : (blocks + 4 * kSplits - 1) / (4 * kSplits) * 4;
+}
+
 // ---- Scales
 
 // Scales and minima of outputs 2g and 2g + 1, as they are in memory.

@@ -150,15 +150,17 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
     matrices = 0;
     work = {};
   };
-  const auto kind_of = [](const Linear& w, const WeightShape& shape, Activations inputs, bool gated) {
-    return LaunchKind{.codes = w.weight.format.codes,
-                      .form = scale_form(shape),
-                      .halves = shape.halves,
-                      .minima = has_minima(w.weight.format),
+  const auto form_of = [&](const Projection& p) { return p.as.value_or(input_form(mode, *p.w)); };
+  const auto kind_of = [&](const Projection& p, bool gated) {
+    const PackedMatrix& w = p.w->weight;
+    return LaunchKind{.codes = w.format.codes,
+                      .form = {},
+                      .halves = w.format.group == kBlockInputs / 2,
+                      .minima = has_minima(w.format),
                       .gated = gated,
-                      .inputs = inputs,
+                      .inputs = form_of(p),
                       .panels = 0,
-                      .blocks = shape.blocks,
+                      .blocks = w.blocks(),
                       .rows = 0};
   };
   const auto many = [&](const LaunchKind& kind) {
@@ -166,8 +168,9 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
            takes_many_rows(stream.facts(), kind, rows);
   };
   const auto add = [&](const Projection& p, const LinearMatrix& m) {
-    const Inputs::Entry& in = x.of(p.as.value_or(input_form(mode, *p.w)), *p.w);
-    const LaunchKind kind = kind_of(*p.w, m.w, in.form, m.up != nullptr);
+    const Inputs::Entry& in = x.of(form_of(p), *p.w);
+    LaunchKind kind = kind_of(p, m.up != nullptr);
+    kind.form = scale_form(m.w);
     const Together of{.kind = kind, .scale = m.w.scale, .x = in.data, .many = !kind.gated && many(kind)};
     if (matrices == kMatricesTogether || (now && *now != of)) run();
     now = of;
@@ -185,11 +188,7 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
     // One pass has one WeightShape for both.
     const bool differ =
         p.up && (p.up->weight.format != p.w->weight.format || p.up->weight.factor != p.w->weight.factor);
-    const auto splits = [&] {
-      const WeightShape shape = weight_shape(stream, p.w->weight);
-      return many(kind_of(*p.w, shape, p.as.value_or(input_form(mode, *p.w)), false));
-    };
-    if (differ || (p.up && !p.accumulate && splits())) {
+    if (differ || (p.up && !p.accumulate && many(kind_of(p, false)))) {
       // One after the other: y = x U^T + c, then y = f(x W^T + b) * y.
       assert(!p.accumulate);
       const Projection up{.w = p.up, .y = p.y, .as = p.as};

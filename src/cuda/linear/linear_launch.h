@@ -16,8 +16,8 @@ struct LinearLaunch {
   Activations form;  // of the inputs
   // Of a part. There may be more: a block goes on with the next rows.
   int usual_rows;
-  int parts;                   // that can have rows
-  LinearVariant variant = {};  // tests may ask for kernels that LinearKernel does not say: of int8, kRows and kTiles
+  int parts;  // that can have rows
+  LinearVariant variant = {};
 };
 
 // Tiles of so many panels, of which each has panels of one matrix, that cover all matrices.

@@ -5,12 +5,11 @@
 #include <utility>
 
 #include "cuda/linear/linear_many_rows.h"
+#include "kernels/kind_names.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr std::array<const char*, 12> kNamesOfCodes = {"u2",     "u3",     "u4",   "u5",   "u6",  "i8",
-                                                       "table4", "float4", "e4m3", "bf16", "f16", "f32"};
 // More sums of ranges than this are slower to add than to make.
 constexpr int64_t kMostApart = int64_t{16} << 20;
 
@@ -48,13 +47,11 @@ std::vector<LinearVariant> variants_of(const DeviceFacts& facts, const LaunchKin
 }
 
 std::string name(const LaunchKind& k) {
-  std::string text = kNamesOfCodes[static_cast<size_t>(k.codes)];
+  std::string text = kCodesNames[static_cast<size_t>(k.codes)];
   text += kNamesOfForms[static_cast<size_t>(k.form)];
   if (k.halves) text += " halves";
   if (k.minima) text += " minima";
-  text += k.inputs == Activations::kBf16  ? ", bf16 inputs"
-          : k.inputs == Activations::kF32 ? ", f32 inputs"
-                                          : ", int8 inputs";
+  text += std::string(", ") + kInputNames[static_cast<size_t>(k.inputs)] + " inputs";
   if (k.gated) text += ", gated";
   return text + ", " + std::to_string(k.panels) + " panels, " + std::to_string(k.blocks) + " blocks, " +
          std::to_string(k.rows) + " rows";

@@ -19,8 +19,8 @@ namespace quire::cuda {
 enum class LinearKernel : uint8_t {
   kUsual,       // what estimates, and measurements on one GPU, say (docs/cuda.md)
   kFewRows,     // LinearOfFewRows: bf16, up to 8 rows that fit into shared memory
-  kRows,        // LinearOfRows
-  kTiles,       // LinearOfTiles: bf16, more than 16 rows
+  kRows,        // LinearOfRows, or that of int8
+  kTiles,       // LinearOfTiles, for more than 16 rows, or that of int8
   kWarpgroups,  // LinearOfManyRows, LinearOfBf16Rows: what takes_many_rows() accepts
 };
 struct LinearVariant {

@@ -158,14 +158,14 @@ class Measurement {
   }
 
   Device& device_;
-  VariantTable variants_;  // steps of other models do not see what is tried
+  VariantTable variants_;  // of its own: other models' steps go on with the kernels that they have
   const OperationLimits limits_;
   CudaOperations operations_;
   const Room x_, y_;
 };
 
-// The fastest variant for a kind, of those that the projections need. Those without the bits of the usual one would be errors in a
-// kernel, of which no test knew: they are left out, and added to `wrong`.
+// The fastest variant for a kind that the projections need. Variants whose results have other bits than the usual one's are left out,
+// and named in `wrong`.
 LinearVariant fastest(Measurement& on, Turns turns, int rows, const LaunchKind& kind,
                       const std::vector<LinearVariant>& others, std::string& wrong) {
   if (rows >= kManyRows) turns.resize(1);

@@ -11,9 +11,10 @@
 
 namespace quire::cuda {
 
-// As Backend::tune(), for 1, 2, 4, .. rows, as far as their inputs and results take no more than a quarter of a GiB each: fills the
-// table, and returns what was not known. A kernel replaces the usual one if it takes 3 % less time and its
-// results have the same bits; one that has others is named after the choice, which is then an error of Quire's. Throws Error (kResource): memory is short.
+// As Backend::tune(), for 1, 2, 4, .. rows, as long as the inputs and the results take at most a quarter of a GiB each. Fills the
+// table, and returns the kinds that `known` lacked. A kernel replaces the usual one if it takes 3 % less time and its results have
+// the same bits. If they have other bits, Quire has an error: the choice is followed by the kernel's name. Throws Error (kResource):
+// memory is short.
 Backend::KernelChoices measure_variants(Device& device, VariantTable& table,
                                         std::span<const TunedProjection> projections, Activations activations, int rows,
                                         const Backend::KernelChoices& known,

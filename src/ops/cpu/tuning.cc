@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "kernels/kernels.h"
+#include "kernels/kind_names.h"
 #include "ops/cpu/linear.h"
 
 namespace quire {
@@ -19,11 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kCodesNames[] = {"u2",     "u3",     "u4",   "u5",   "u6",  "i8",
-                                       "table4", "float4", "e4m3", "bf16", "f16", "f32"};
 constexpr const char* kScaleNames[] = {"", "f16", "f32", "e8m0", "e4m3", "super"};
 constexpr const char* kZeroNames[] = {"", " f16 minima", " super minima", " zeros", " f32 minima"};
-constexpr const char* kInputNames[] = {"f32", "bf16", "int8", "int8 row", "int8x2"};
 constexpr const char* kLoopNames[] = {"stream", "shared", "tiles", "paired"};
 
 // A loop other than the first must be this much faster: less is noise.

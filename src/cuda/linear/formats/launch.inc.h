@@ -32,10 +32,9 @@ bool launch_held_rows(Stream& stream, const LinearLaunch& launch) {
   using Kernel = LinearOfFewRows<Format, kPanels, kForm>;
   const LinearWork& work = launch.work;
   if (work.parts.matrices != nullptr || work.rows > Kernel::kMostRows) return false;
-  const int blocks = work.matrices[0].w.blocks;
-  const int range_blocks = blocks < 128 ? (blocks + kSplits - 1) / kSplits : (blocks + 31) / 32 * 4;
-  const int shared = Kernel::shared_bytes(work.rows, range_blocks),
-            room = stream.facts().shared_bytes / (shared + 1024);
+  const int range_blocks = most_range_blocks(work.matrices[0].w.blocks);
+  const int shared = Kernel::shared_bytes(work.rows, range_blocks);
+  const int room = stream.facts().shared_bytes / (shared + 1024);  // blocks on a processor
   if (room < 2) return false;
   int together = kPanels;
   if (work.gated != 0) together = 1;
