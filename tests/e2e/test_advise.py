@@ -26,7 +26,7 @@ def test_advice_is_ranked_and_ends_with_a_command_line(tiny, tmp_path):
     command = a["best"]["command"]
     assert command.startswith(f"quire serve -m {model}") and a["best"]["gain"] >= 1 and a["best"]["kl"] <= a["allowed_kl"] == 0.001
     for row in changes:
-        assert row["advised"] == (f" {row['flag']}" in command)
+        assert row["advised"] == (f" {row['flag']} " in command + " ")  # not as the beginning of another value
         assert not row["advised"] or "kl" not in row or row["kl"] <= 0.001
     assert all(n["why"] for n in a["not_tried"])
     assert [b["concurrency"] for b in a["batching"]] == [1, 2, 4, 8, 16, 32]
