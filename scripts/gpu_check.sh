@@ -36,6 +36,10 @@ for operation in attention linear; do
   echo "== $operation: bits and speed"
   if [[ -x $build/bench_$operation ]]; then "$build/bench_$operation" cuda; fi
 done
+if [[ -x $build/bench_linear ]]; then
+  echo "== linears in clusters, which have not run on a GPU yet: bits and speed"
+  QUIRE_CUDA_CLUSTERS=on timeout 120 "$build/bench_linear" cuda BF16 256,512,4096
+fi
 
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck; do

@@ -110,10 +110,10 @@ void CudaOperations::multiply_gate(const Rows& y, const Rows& gate, Nonlinearity
 
 Inputs CudaOperations::prepare(const Rows& x, const NormView& norm, int rows,
                                std::initializer_list<const Linear*> linears, std::optional<Activations> as) {
-  return inputs_.prepare(stream_, activations_, x, norm, rows, linears, as);
+  return inputs_.prepare(stream_, activations_, x, norm, rows, linears, as, true);
 }
 void CudaOperations::project(const Inputs& x, std::span<const Projection> list, int rows) {
-  cuda::project(stream_, x, list, rows, activations_);
+  cuda::project(stream_, x, list, rows, activations_, {}, &inputs_.late());
 }
 void CudaOperations::project_heads(const HeadProjections& heads, int rows) {
   cuda::project_heads(stream_, inputs_, heads, rows, activations_);

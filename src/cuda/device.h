@@ -20,6 +20,7 @@ struct DeviceFacts {
   int processors = 0;        // streaming multiprocessors
   int shared_bytes = 0;      // that a block can have
   size_t memory = 0;         // bytes
+  bool clusters = false;     // it runs kernels of clusters of thread blocks
   bool emulated = false;     // its speed says nothing about kernels
 };
 
@@ -42,6 +43,10 @@ class Device {
   virtual void upload(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void download(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
+
+  // A matrix of 2-byte numbers in the device's memory, for copy_box(): [rows][columns], with `stride` bytes from row to row, a multiple
+  // of 16. box_rows: up to 256. Only for devices with clusters.
+  virtual BoxMap map_boxes(const std::byte* data, int rows, int columns, size_t stride, int box_rows) = 0;
 
   // ---- The stream: work that is done in order. One thread at a time.
 

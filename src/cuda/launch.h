@@ -14,6 +14,7 @@ struct LaunchShape {
   int x = 1, y = 1, z = 1;  // blocks
   int threads = 1;          // of a block
   int shared_bytes = 0;
+  int cluster = 1;  // so many blocks, consecutive in x, run together and reach each other's shared memory
   bool operator==(const LaunchShape&) const = default;
 };
 
@@ -28,11 +29,11 @@ struct KernelEntry {
 };
 
 struct Launch {
-  static constexpr size_t kMostBytes = 448;
+  static constexpr size_t kMostBytes = 640;
 
   const KernelEntry* entry = nullptr;
   LaunchShape shape;
-  alignas(16) std::array<std::byte, kMostBytes> kernel{};
+  alignas(64) std::array<std::byte, kMostBytes> kernel{};
 
   bool operator==(const Launch& other) const {
     return entry == other.entry && shape == other.shape &&

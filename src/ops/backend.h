@@ -82,8 +82,8 @@ class Operations {
 
   // ---- Linears
 
-  // The normalised rows of x as the linears read them: rounded, and with at most kMostTransforms transforms. They are valid
-  // until the next call that prepares inputs. `as`: the form for all linears, whatever the model's.
+  // The normalised rows of x as the linears read them: rounded, and with at most kMostTransforms transforms. They are valid while
+  // x stays as it is, until the next call that prepares inputs. `as`: the form for all linears, whatever the model's.
   virtual Inputs prepare(const Rows& x, const NormView& norm, int rows, std::initializer_list<const Linear*> linears,
                          std::optional<Activations> as = {}) = 0;
   // Independent projections of the same rows, at most kMostTogether.

@@ -31,6 +31,7 @@
 //   Memory. Global<T> and Shared<T> are used like T*: [], +, +=, - of a number, comparison with nullptr, conversion of
 //   T to const T. Made from an address of the device, or by cast<U>(pointer) from one of another type. On a GPU they are
 //   pointers. Not volatile: a value that another thread wrote is seen after a barrier.
+//   const std::byte* address_of(Global)        for the host
 //   Shared<T> shared<T>(size_t offset)         the block's shared memory, from this byte on; at least 128 aligned + offset
 //   struct Words<N> { uint32_t w[N]; }         N is 1, 2 or 4
 //   Words<N> load<N>(p)                        4 N bytes at p, a multiple of 4 N, of global or shared memory
@@ -45,6 +46,23 @@
 //   wait_previous()                            until earlier launches are done and their results are seen. Only kernels with a
 //                                              member kWaits call it, once in each thread, before they read anything that a
 //                                              launch writes and before they write global memory; the others begin after it
+//
+//   Clusters: LaunchShape::cluster blocks that run together (sm_90a alone)
+//   int block_of_cluster()                     this block's number among them
+//   sync_cluster()                             all threads of the cluster. A block must not end while another may still use its
+//                                              shared memory
+//   Barriers of arrivals (mbarrier) are 8 bytes of shared memory. A phase ends when all arrivals that it counts, and all bytes that
+//   it expects, have come; what was done before an arrival is seen by those that have waited for the phase.
+//   init_arrivals(Shared<uint64_t> b, int count)       by one thread, before a sync_cluster()
+//   arrive(b, int block)                               at the barrier of that block of the cluster, in the same place as b
+//   arrive_expecting(b, int bytes)                     at the block's own; the phase ends no sooner than so many bytes have come
+//   wait_arrivals(b, int parity)                       until the phase of this parity has ended: 0 is that of the first, third, ...
+//   BoxMap                                             a matrix of 2-byte numbers in global memory (Device::map_boxes()), as a
+//                                                      member of a kernel
+//   copy_box(const BoxMap& from, int column, int row, Shared<uint8_t> to, Shared<uint64_t> b, uint32_t blocks)
+//     TMA: 64 columns of BoxMap's rows of a box, from there on, to the same place in each block of the cluster whose bit is set, in
+//     the 128-byte swizzle of product_rows(); beyond the matrix there are zeros. The bytes arrive at each one's barrier b. to: a
+//     multiple of 1024. No fence_shared() is needed
 //
 //   Warps. All 32 lanes must call them.
 //   T shuffle(T v, int from), shuffle_xor(T v, int mask), shuffle_up(T v, int by), shuffle_down(T v, int by)

@@ -39,6 +39,22 @@ template <class T>
 DEVICE void prefetch(Global<T>) {}
 DEVICE void wait_previous(emulated::Site site = emulated::Site::current()) { emulated::wait_previous(site); }
 
+// ---- Clusters
+
+DEVICE int block_of_cluster() { return emulated::running->block_of_cluster; }
+DEVICE void sync_cluster(emulated::Site site = emulated::Site::current()) { emulated::sync_cluster(site); }
+DEVICE void init_arrivals(Shared<uint64_t> at, int count) { emulated::init_arrivals(at.bytes(), count); }
+DEVICE void arrive(Shared<uint64_t> at, int block) { emulated::arrive(at.bytes(), block); }
+DEVICE void arrive_expecting(Shared<uint64_t> at, int bytes) { emulated::arrive_expecting(at.bytes(), bytes); }
+DEVICE void wait_arrivals(Shared<uint64_t> at, int parity, emulated::Site site = emulated::Site::current()) {
+  emulated::wait_arrivals(at.bytes(), parity, site);
+}
+using BoxMap = emulated::BoxSource;
+DEVICE void copy_box(const BoxMap& from, int column, int row, Shared<uint8_t> to, Shared<uint64_t> arrivals,
+                     uint32_t blocks) {
+  emulated::copy_box(from, column, row, to.bytes(), arrivals.bytes(), blocks);
+}
+
 // ---- Warps
 
 DEVICE uint32_t shuffle(uint32_t v, int from, emulated::Site site = emulated::Site::current()) {

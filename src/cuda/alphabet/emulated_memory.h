@@ -119,6 +119,11 @@ using Global = MemoryPointer<T, MemorySpace::kGlobal>;
 template <class T>
 using Shared = MemoryPointer<T, MemorySpace::kShared>;
 
+template <class T>
+const std::byte* address_of(Global<T> p) {
+  return p.bytes();
+}
+
 template <class U, class T, MemorySpace Space>
 DEVICE MemoryPointer<U, Space> cast(MemoryPointer<T, Space> p) {
   static_assert(std::is_const_v<U> || !std::is_const_v<T>);

@@ -38,6 +38,11 @@ using Global = T*;
 template <class T>
 using Shared = T*;
 
+template <class T>
+const std::byte* address_of(const T* p) {
+  return reinterpret_cast<const std::byte*>(p);
+}
+
 template <class U, class T>
 DEVICE U* cast(T* p) {
   return reinterpret_cast<U*>(p);
@@ -258,4 +263,5 @@ DEVICE float min_of(float a, float b) {
 
 }  // namespace quire::cuda
 
+#include "cuda/alphabet/gpu_clusters.h"
 #include "cuda/alphabet/gpu_warpgroups.h"

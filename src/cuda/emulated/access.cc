@@ -1,9 +1,12 @@
 // The memory of machine.h: checks each access of the running thread, and counts it.
 #include "cuda/emulated/access.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda/emulated/block.h"
 #include "cuda/emulated/machine.h"
@@ -18,7 +21,7 @@ struct AccessName {
 };
 constexpr AccessName kReads{"a read", "reads"}, kWrites{"a write", "writes"},
     kCopiesFrom{"an asynchronous copy", "copies"}, kCopiesTo{"an asynchronous copy", "copies to"},
-    kMultiplies{"a product", "multiplies by"};
+    kMultiplies{"a product", "multiplies by"}, kUsesBarrier{"a barrier", "uses"};
 
 std::string sized(const AccessName& name, size_t bytes, const char* space) {
   return std::string(name.noun) + " of " + std::to_string(bytes) + " bytes of " + space + " memory";
@@ -53,7 +56,8 @@ std::string describe_address(BlockRunner& runner, const void* at) {
   runner.fault(std::string("a race: it ") + name.verb + " what " + who + ": " + describe_address(runner, at));
 }
 
-void check_global(const void* at, size_t bytes, GlobalUse use, const AccessName& name) {
+// logs: it is one of a warp's requests.
+void check_global(const void* at, size_t bytes, GlobalUse use, const AccessName& name, bool logs = true) {
   BlockRunner& runner = running_block();
   GlobalMemory& global = runner.global();
   if (!global.contains(at, bytes))
@@ -66,10 +70,10 @@ void check_global(const void* at, size_t bytes, GlobalUse use, const AccessName&
   (use == GlobalUse::kRead ? counters.global_read : counters.global_written) += bytes;
   if (runner.checks().races) {
     const ThreadState& state = runner.thread();
-    const GlobalUser user{runner.block_index(), state.thread, state.waited, runner.shadow().clocks};
+    const GlobalUser user{runner.cluster_index(), state.index, state.waited, runner.shadow().clocks};
     if (const auto conflict = global.use(at, bytes, user, use)) fault_of_race(runner, at, name, *conflict);
   }
-  if (runner.checks().requests) {
+  if (logs && runner.checks().requests) {
     const ThreadState& state = runner.thread();
     runner.requests(state.warp())
         .add(use == GlobalUse::kRead ? RequestLog::Kind::kGlobalRead : RequestLog::Kind::kGlobalWrite, state.lane(),
@@ -79,8 +83,11 @@ void check_global(const void* at, size_t bytes, GlobalUse use, const AccessName&
 
 [[noreturn]] void fault_of_conflict(BlockRunner& runner, const SharedConflict& conflict, const AccessName& name) {
   using enum SharedConflict::Kind;
-  const std::string other = "thread " + std::to_string(conflict.other), verb = name.verb;
-  const std::string at = " byte " + std::to_string(conflict.at) + " of shared memory";
+  const ThreadState& by = runner.thread(conflict.other);
+  std::string other = "thread " + std::to_string(by.thread);
+  if (runner.cluster() > 1) other += " of block " + std::to_string(by.block_of_cluster) + " of the cluster";
+  const std::string verb = name.verb,
+                    at = " byte " + std::to_string(conflict.at % kMostSharedBytes) + " of shared memory";
   switch (conflict.kind) {
     case kNone:
       break;
@@ -92,7 +99,7 @@ void check_global(const void* at, size_t bytes, GlobalUse use, const AccessName&
       runner.fault("a race: it " + verb + at + ", which " + other + " wrote, with no barrier between");
     case kCopying:
       runner.fault("it " + verb + at + ", to which " + other +
-                   " copies: it must call wait_copies() before the barrier");
+                   " copies: it must call wait_copies() before the barrier, or wait_arrivals()");
     case kUnfenced:
       runner.fault("it " + verb + at + ", which " + other + " wrote without fence_shared() before the barrier");
   }
@@ -103,14 +110,14 @@ void check(BlockRunner& runner, const SharedConflict& conflict, const AccessName
   if (conflict) fault_of_conflict(runner, conflict, name);
 }
 
-// Returns its offset.
-size_t check_shared(BlockRunner& runner, const void* at, size_t bytes, const AccessName& name) {
+// Returns its offset in the block's shared memory. aligned: to its size.
+size_t check_shared(BlockRunner& runner, const void* at, size_t bytes, const AccessName& name, bool aligned = true) {
   const auto shared = runner.shared();
   const auto offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(shared.data());
   if (offset > shared.size() || bytes > shared.size() - offset)
     runner.fault(sized(name, bytes, "shared") + " out of bounds: at byte " +
                  std::to_string(static_cast<std::ptrdiff_t>(offset)) + " of " + std::to_string(shared.size()));
-  if (!is_aligned(at, bytes))
+  if (aligned && !is_aligned(at, bytes))
     runner.fault(sized(name, bytes, "shared") + ", not aligned to them: at byte " + std::to_string(offset));
   return offset;
 }
@@ -129,14 +136,16 @@ void write_global(const void* at, size_t bytes) { check_global(at, bytes, Global
 void read_shared(const void* at, size_t bytes) {
   BlockRunner& runner = running_block();
   const size_t offset = check_shared(runner, at, bytes, kReads);
-  if (runner.checks().races) check(runner, runner.shadow().read(offset, bytes, runner.thread().thread), kReads);
+  if (runner.checks().races)
+    check(runner, runner.shadow().read(runner.shared_begin() + offset, bytes, runner.thread().index), kReads);
   note_request(runner, RequestLog::Kind::kSharedRead, offset, bytes);
 }
 
 void write_shared(const void* at, size_t bytes) {
   BlockRunner& runner = running_block();
   const size_t offset = check_shared(runner, at, bytes, kWrites);
-  if (runner.checks().races) check(runner, runner.shadow().write(offset, bytes, runner.thread().thread), kWrites);
+  if (runner.checks().races)
+    check(runner, runner.shadow().write(runner.shared_begin() + offset, bytes, runner.thread().index), kWrites);
   note_request(runner, RequestLog::Kind::kSharedWrite, offset, bytes);
 }
 
@@ -157,7 +166,8 @@ void start_copy(std::byte* to, const std::byte* from, size_t bytes, bool valid) 
   const size_t offset = check_shared(runner, to, bytes, kCopiesTo);
   if (valid) check_global(from, bytes, GlobalUse::kRead, kCopiesFrom);
   ThreadState& state = runner.thread();
-  if (runner.checks().races) check(runner, runner.shadow().start_copy(offset, bytes, state.thread), kCopiesTo);
+  if (runner.checks().races)
+    check(runner, runner.shadow().start_copy(runner.shared_begin() + offset, bytes, state.index), kCopiesTo);
   note_request(runner, RequestLog::Kind::kSharedWrite, offset, bytes);
   state.copies.start(to, valid ? from : nullptr, bytes);
   std::memset(to, 0xFF, bytes);  // NaN, until the thread waits
@@ -171,13 +181,80 @@ void wait_copies(int groups) {
   state.copies.wait(groups, [&](const AsyncCopy& copy) {
     std::memcpy(copy.to, copy.data.data(), copy.bytes);
     if (runner.checks().races)
-      runner.shadow().finish_copy(static_cast<size_t>(copy.to - runner.shared().data()), copy.bytes, state.thread);
+      runner.shadow().finish_copy(static_cast<size_t>(copy.to - runner.shared_of(0).data()), copy.bytes, state.index);
   });
+}
+
+void sync_cluster(Site site) { running_block().sync_cluster(site); }
+
+namespace {
+
+// A barrier of arrivals of one of the cluster's blocks, at the place where the running block's is.
+size_t arrivals_offset(BlockRunner& runner, const std::byte* at, int block_of_cluster) {
+  if (block_of_cluster < 0 || block_of_cluster >= runner.cluster())
+    runner.fault("block " + std::to_string(block_of_cluster) + " of a cluster of " + std::to_string(runner.cluster()));
+  if (runner.has_ended(block_of_cluster))
+    runner.fault("it arrives at a barrier of block " + std::to_string(block_of_cluster) +
+                 " of the cluster, whose threads have ended: sync_cluster() must come before");
+  constexpr size_t kBarrierBytes = 8;
+  return BlockRunner::shared_begin(block_of_cluster) + check_shared(runner, at, kBarrierBytes, kUsesBarrier);
+}
+
+}  // namespace
+
+void init_arrivals(const std::byte* at, int count) {
+  BlockRunner& runner = running_block();
+  runner.arrivals().init(arrivals_offset(runner, at, runner.thread().block_of_cluster), count);
+}
+void arrive(const std::byte* at, int block_of_cluster) {
+  BlockRunner& runner = running_block();
+  runner.arrivals().arrive(arrivals_offset(runner, at, block_of_cluster), 0);
+}
+void arrive_expecting(const std::byte* at, int bytes) {
+  BlockRunner& runner = running_block();
+  runner.arrivals().arrive(arrivals_offset(runner, at, runner.thread().block_of_cluster), bytes);
+}
+void wait_arrivals(const std::byte* at, int parity, Site site) {
+  BlockRunner& runner = running_block();
+  runner.arrivals().wait(arrivals_offset(runner, at, runner.thread().block_of_cluster), parity, site);
+}
+
+void copy_box(const BoxSource& from, int column, int row, std::byte* to, const std::byte* arrivals, uint32_t blocks) {
+  BlockRunner& runner = running_block();
+  constexpr size_t kRowBytes = 128, kPiece = 16, kPieceColumns = 8;  // in the 128-byte swizzle
+  const size_t bytes = static_cast<size_t>(from.box_rows) * kRowBytes;
+  const size_t offset = check_shared(runner, to, bytes, kCopiesTo, false);
+  if (offset % 1024 != 0)
+    runner.fault("copy_box() to byte " + std::to_string(offset) + "; it must be a multiple of 1024");
+  if (blocks == 0 || blocks >> runner.cluster() != 0)
+    runner.fault("copy_box() to blocks " + std::to_string(blocks) + " of a cluster of " +
+                 std::to_string(runner.cluster()));
+  std::vector<std::byte> box(bytes);
+  for (int r = 0; r < from.box_rows && row + r < from.rows; ++r) {
+    for (int piece = 0; piece < kBoxColumns / static_cast<int>(kPieceColumns); ++piece) {
+      const int first = column + piece * static_cast<int>(kPieceColumns), count = std::min(8, from.columns - first);
+      if (count <= 0) continue;
+      const std::byte* at = from.data + static_cast<size_t>(row + r) * from.stride + static_cast<size_t>(first) * 2;
+      check_global(at, static_cast<size_t>(count) * 2, GlobalUse::kRead, kCopiesFrom, false);
+      const auto in_row = static_cast<size_t>(piece) * kPiece ^ static_cast<size_t>(r % 8) * kPiece;
+      std::memcpy(box.data() + static_cast<size_t>(r) * kRowBytes + in_row, at, static_cast<size_t>(count) * 2);
+    }
+    if (runner.checks().requests) runner.counters().global_sectors += kRowBytes / 32;
+  }
+  if (runner.checks().requests) ++runner.counters().global_requests;
+  const int thread = runner.thread().index;
+  for (int b = 0; b < runner.cluster(); ++b) {
+    if ((blocks >> b & 1) == 0) continue;
+    const size_t at = BlockRunner::shared_begin(b) + offset;
+    if (runner.checks().races) check(runner, runner.shadow().start_copy(at, bytes, thread), kCopiesTo);
+    std::memset(runner.shared_of(b).data() + offset, 0xFF, bytes);  // NaN, until they arrive
+    runner.arrivals().start_copy(arrivals_offset(runner, arrivals, b), at, box);
+  }
 }
 
 void fence_shared() {
   BlockRunner& runner = running_block();
-  if (runner.checks().races) runner.shadow().fence(runner.thread().thread);
+  if (runner.checks().races) runner.shadow().fence(runner.thread().index);
 }
 
 uint64_t product_rows(const std::byte* at) {
@@ -195,7 +272,8 @@ void check_product(const PendingProduct& product, int warp) {
     for (int half = 0; half < 2; ++half) {
       const size_t at = product.b.at(n, half);
       check_shared(runner, runner.shared().data() + at, 16, kMultiplies);
-      if (runner.checks().races) check(runner, runner.shadow().read_product(at, 16, warp, product.past), kMultiplies);
+      if (runner.checks().races)
+        check(runner, runner.shadow().read_product(runner.shared_begin() + at, 16, warp, product.past), kMultiplies);
     }
   }
 }

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 #include "cuda/emulated/fault.h"
 
@@ -30,15 +32,9 @@ std::string file_name(const Site& site) {
 }  // namespace
 
 BlockRunner::BlockRunner(GlobalMemory& global, const BlockChecks& checks)
-    : global_(global),
-      checks_(checks),
-      random_(checks.seed),
-      shared_memory_(kMostSharedBytes + kSharedAlignment),
-      fibers_([this](int i) { run_thread(i); }) {
-  void* start = shared_memory_.data();
-  size_t space = shared_memory_.size();
-  shared_ = static_cast<std::byte*>(std::align(kSharedAlignment, kMostSharedBytes, start, space));
-}
+    : global_(global), checks_(checks), random_(checks.seed), arrivals_(*this), fibers_([this](int i) {
+        run_thread(i);
+      }) {}
 
 void BlockRunner::check_shape() const {
   const LaunchShape& shape = launch_->shape;
@@ -56,6 +52,16 @@ void BlockRunner::check_shape() const {
                       " in y and z");
   if (int64_t{shape.x} * shape.y * shape.z > std::numeric_limits<int>::max())
     throw DeviceFault(name + ": more blocks than the emulated device can count");
+  if (shape.cluster < 1 || shape.cluster > kMostCluster || shape.x % shape.cluster != 0)
+    throw DeviceFault(name + ": clusters of " + std::to_string(shape.cluster) + " blocks in a grid of " +
+                      std::to_string(shape.x) + " in x; a cluster has 1 to " + std::to_string(kMostCluster) +
+                      " blocks, and the grid whole clusters");
+  const bool whole_warps = shape.threads % kWarpLanes == 0;
+  if (shape.cluster > 1 &&
+      (!whole_warps || std::cmp_greater(shape.cluster * shape.threads / kWarpLanes, BlockClocks::kMostWarps)))
+    throw DeviceFault(name + ": a cluster of " + std::to_string(shape.cluster) + " blocks of " +
+                      std::to_string(shape.threads) + " threads; the emulated device takes whole warps, " +
+                      std::to_string(BlockClocks::kMostWarps) + " of all blocks together");
 }
 
 void BlockRunner::run(const Launch& launch, KernelCounters& counters) {
@@ -63,36 +69,51 @@ void BlockRunner::run(const Launch& launch, KernelCounters& counters) {
   counters_ = &counters;
   check_shape();
   const LaunchShape& shape = launch.shape;
-  const auto count = static_cast<size_t>(shape.threads);
-  fibers_.reserve(shape.threads);
+  const auto count = static_cast<size_t>(all_threads());
+  fibers_.reserve(all_threads());
   if (threads_.size() < count) threads_.resize(count);
   warps_.resize((count + kWarpLanes - 1) / kWarpLanes);
+  barriers_.resize(static_cast<size_t>(shape.cluster));
+  if (const size_t bytes = shared_begin(shape.cluster); shared_memory_.size() < bytes + kSharedAlignment) {
+    shared_memory_.resize(bytes + kSharedAlignment);
+    void* start = shared_memory_.data();
+    size_t space = shared_memory_.size();
+    shared_ = static_cast<std::byte*>(std::align(kSharedAlignment, bytes, start, space));
+  }
   global_.start_launch();
   ++counters.launches;
   counters.threads = std::max(counters.threads, shape.threads);
   counters.shared_bytes = std::max(counters.shared_bytes, shape.shared_bytes);
   std::vector<int> order;  // empty: theirs
-  const int blocks = shape.x * shape.y * shape.z;
+  const int in_x = shape.x / shape.cluster, clusters = in_x * shape.y * shape.z;
   if (checks_.seed) {
-    order.resize(static_cast<size_t>(blocks));
+    order.resize(static_cast<size_t>(clusters));
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random_);
   }
-  for (int i = 0; i < blocks; ++i) {
-    block_index_ = order.empty() ? i : order[static_cast<size_t>(i)];
-    start_block(block_index_ % shape.x, block_index_ / shape.x % shape.y, block_index_ / shape.x / shape.y);
-    run_block();
+  for (int i = 0; i < clusters; ++i) {
+    cluster_index_ = order.empty() ? i : order[static_cast<size_t>(i)];
+    start_cluster(cluster_index_ % in_x * shape.cluster, cluster_index_ / in_x % shape.y,
+                  cluster_index_ / in_x / shape.y);
+    run_cluster();
   }
   counters.first_read += global_.first_read();
   counters.first_written += global_.first_written();
 }
 
-void BlockRunner::start_block(int x, int y, int z) {
+void BlockRunner::start_cluster(int x, int y, int z) {
   const LaunchShape& shape = launch_->shape;
-  ++counters_->blocks;
-  for (int t = 0; t < shape.threads; ++t) {
-    ThreadState& state = thread(t);
-    static_cast<ThreadPlace&>(state) = {t, shape.threads, {x, y, z}, {shape.x, shape.y, shape.z}};
+  counters_->blocks += static_cast<uint64_t>(shape.cluster);
+  for (int i = 0; i < all_threads(); ++i) {
+    ThreadState& state = thread(i);
+    const int block = i / shape.threads;
+    static_cast<ThreadPlace&>(state) = {.thread = i % shape.threads,
+                                        .threads = shape.threads,
+                                        .block = {x + block, y, z},
+                                        .blocks = {shape.x, shape.y, shape.z},
+                                        .block_of_cluster = block,
+                                        .cluster = shape.cluster};
+    state.index = i;
     state.runner = this;
     state.doing = ThreadState::Doing::kRunning;
     state.site = {};
@@ -101,31 +122,34 @@ void BlockRunner::start_block(int x, int y, int z) {
   }
   for (size_t w = 0; w < warps_.size(); ++w) {
     WarpState& warp = warps_[w];
-    warp.lanes = std::min(kWarpLanes, shape.threads - static_cast<int>(w) * kWarpLanes);
+    warp.lanes = std::min(kWarpLanes, all_threads() - static_cast<int>(w) * kWarpLanes);
     warp.ready = static_cast<uint32_t>((uint64_t{1} << warp.lanes) - 1);
     warp.arrived = 0;
     warp.products.reset();
     warp.requests.clear();
   }
-  for (Barrier& barrier : barriers_) {
-    barrier.count = 0;
-    barrier.waiting.clear();
-  }
-  std::memset(shared_, static_cast<int>(kPoison), static_cast<size_t>(shape.shared_bytes));
-  if (checks_.races) shadow_.reset(static_cast<size_t>(shape.shared_bytes));
-  ended_ = 0;
+  for (Barriers& of_block : barriers_) of_block.fill({});
+  cluster_barrier_ = {};
+  for (int b = 0; b < shape.cluster; ++b)
+    std::memset(shared_of(b).data(), static_cast<int>(kPoison), shared_of(b).size());
+  if (checks_.races) shadow_.reset(shared_begin(shape.cluster - 1) + static_cast<size_t>(shape.shared_bytes));
+  arrivals_.reset();
+  ended_.assign(static_cast<size_t>(shape.cluster), 0);
   abandoned_ = false;
   failure_ = nullptr;
 }
 
-void BlockRunner::run_block() {
+void BlockRunner::run_cluster() {
   run_warps();
-  if (!failure_ && ended_ < launch_->shape.threads) failure_ = std::make_exception_ptr(DeviceFault(describe_waiting()));
+  const auto all_ended = [this] {
+    return std::ranges::all_of(ended_, [this](int threads) { return threads == block_threads(); });
+  };
+  if (!failure_ && !all_ended()) failure_ = std::make_exception_ptr(DeviceFault(describe_waiting()));
   if (failure_) {
     abandon();
     std::rethrow_exception(failure_);
   }
-  end_block();
+  end_cluster();
 }
 
 // Until all have ended, or none can go on.
@@ -148,20 +172,21 @@ void BlockRunner::run_warps() {
 }
 
 // What only shows when all threads have ended.
-void BlockRunner::end_block() {
+void BlockRunner::end_cluster() {
   for (size_t w = 0; w < warps_.size(); ++w) {
     WarpState& warp = warps_[w];
     if (checks_.requests) warp.requests.flush(*counters_);
+    const ThreadState& first = threads_[w * kWarpLanes];
     running = &threads_[w * kWarpLanes];
     if (warp.products.pending() > 0) fault("it ended without wait_products() for its products");
-    const WarpState& first_of_group = warps_[w / 4 * 4];
+    const WarpState& first_of_group = warps_[w - static_cast<size_t>(first.thread / kWarpLanes % 4)];
     if (warp.products.history() != first_of_group.products.history())
       fault("its warp has not started the same products as the other warps of its warpgroup");
   }
   running = nullptr;
 }
 
-// The body of fiber i: one thread of one block.
+// The body of fiber i: one thread of the cluster.
 void BlockRunner::run_thread(int i) {
   ThreadState& state = thread(i);
   try {
@@ -173,13 +198,13 @@ void BlockRunner::run_thread(int i) {
   }
   state.doing = ThreadState::Doing::kEnded;
   warp_state(state.warp()).ready &= ~(1u << state.lane());
-  ++ended_;
+  ++ended_[static_cast<size_t>(state.block_of_cluster)];
 }
 
 // Ends the threads that wait, by an exception, so that their stacks are empty.
 void BlockRunner::abandon() {
   abandoned_ = true;
-  for (int i = 0; i < launch_->shape.threads; ++i) {
+  for (int i = 0; i < all_threads(); ++i) {
     const ThreadState& state = thread(i);
     // A thread that has not started has nothing to unwind.
     if (state.doing == ThreadState::Doing::kWaitingForWarp || state.doing == ThreadState::Doing::kWaitingAtBarrier) {
@@ -200,7 +225,7 @@ void BlockRunner::suspend(ThreadState& state, ThreadState::Doing doing, const ch
     next = state.warp() * kWarpLanes + std::countr_zero(warp.ready);
     running = &thread(next);
   }
-  fibers_.suspend(state.thread, next);
+  fibers_.suspend(state.index, next);
   if (abandoned_) throw AbandonedBlock();
   state.doing = ThreadState::Doing::kRunning;
 }
@@ -213,18 +238,26 @@ void BlockRunner::wait_at_barrier(int id, int count, const Site& site) {
   if (id > 0 && (count < kWarpLanes || count % kWarpLanes != 0 || count > state.threads))
     fault("barrier " + std::to_string(id) + " for " + std::to_string(count) +
           " threads; it takes whole warps of a block of " + std::to_string(state.threads));
-  Barrier& barrier = barriers_[static_cast<size_t>(id)];
+  Barrier& barrier = barriers_[static_cast<size_t>(state.block_of_cluster)][static_cast<size_t>(id)];
   if (barrier.count == 0) barrier.count = count;
   if (barrier.count != count)
     fault("barrier " + std::to_string(id) + " for " + std::to_string(count) + " threads, where others wait for " +
           std::to_string(barrier.count));
-  barrier.waiting.push_back(state.thread);
-  if (static_cast<int>(barrier.waiting.size()) < count) {
-    suspend(state, ThreadState::Doing::kWaitingAtBarrier, id == 0 ? "sync_block()" : "sync_part()");
-    return;
-  }
-  const uint32_t warps = check_warps(barrier.waiting);
-  for (const int i : barrier.waiting) warp_state(i / kWarpLanes).ready |= 1u << i % kWarpLanes;
+  meet_at(barrier, count, id == 0 ? "sync_block()" : "sync_part()");
+}
+
+void BlockRunner::sync_cluster(const Site& site) {
+  thread().site = site;
+  meet_at(cluster_barrier_, all_threads(), "sync_cluster()");
+}
+
+void BlockRunner::meet_at(Barrier& barrier, int count, const char* name) {
+  ThreadState& state = thread();
+  barrier.waiting.push_back(state.index);
+  if (static_cast<int>(barrier.waiting.size()) < count)
+    return suspend(state, ThreadState::Doing::kWaitingAtBarrier, name);
+  const BlockClocks::Warps warps = check_warps(barrier.waiting);
+  for (const int i : barrier.waiting) wake(i);
   for (size_t w = 0; w < warps_.size(); ++w) {
     if (checks_.requests && (warps >> w & 1)) warps_[w].requests.flush(*counters_);
   }
@@ -233,13 +266,22 @@ void BlockRunner::wait_at_barrier(int id, int count, const Site& site) {
   barrier.count = 0;
 }
 
-uint32_t BlockRunner::check_warps(const std::vector<int>& threads) {
+void BlockRunner::sleep(const char* waits_for, const Site& site) {
+  thread().site = site;
+  suspend(thread(), ThreadState::Doing::kWaitingAtBarrier, waits_for);
+}
+
+void BlockRunner::wake(int thread_index) {
+  warp_state(thread_index / kWarpLanes).ready |= 1u << thread_index % kWarpLanes;
+}
+
+BlockClocks::Warps BlockRunner::check_warps(const std::vector<int>& threads) {
   std::array<int, BlockClocks::kMostWarps> lanes{};
-  uint32_t warps = 0;
+  BlockClocks::Warps warps = 0;
   for (const int i : threads) {
     const ThreadState &state = thread(i), &first = thread(i / kWarpLanes * kWarpLanes);
     ++lanes[static_cast<size_t>(state.warp())];
-    warps |= 1u << state.warp();
+    warps |= BlockClocks::Warps{1} << state.warp();
     if (state.site.line != first.site.line)
       fault("lanes of warp " + std::to_string(state.warp()) + " wait at a barrier in different places, " +
             file_name(first.site) + " and " + file_name(state.site));
@@ -285,7 +327,7 @@ void BlockRunner::fault(const std::string& what) const {
 std::string BlockRunner::describe_waiting() const {
   // Threads by what they do: "Thread 3 and 28 more: waiting for sync_block() at scale.h:41.".
   std::map<std::string, std::pair<int, int>> groups;  // the first thread, how many
-  for (int i = 0; i < launch_->shape.threads; ++i) {
+  for (int i = 0; i < all_threads(); ++i) {
     const ThreadState& state = threads_[static_cast<size_t>(i)];
     const std::string doing = state.doing == ThreadState::Doing::kEnded
                                   ? "ended"

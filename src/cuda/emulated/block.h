@@ -1,4 +1,5 @@
-// Runs the blocks of a launch, one at a time: its threads are fibers, which run until they must wait for one another.
+// Runs the blocks of a launch, one cluster at a time, which by default is one block: its threads are fibers, which run until they
+// must wait for one another.
 #pragma once
 
 #include <array>
@@ -6,12 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <random>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "cuda/emulated/arrivals.h"
 #include "cuda/emulated/copies.h"
 #include "cuda/emulated/counters.h"
 #include "cuda/emulated/fibers.h"
@@ -27,13 +28,15 @@ namespace quire::cuda::emulated {
 inline constexpr int kWarpLanes = 32;
 inline constexpr int kMostThreads = 1024;        // of a block
 inline constexpr int kMostSharedBytes = 232448;  // of a block, as on compute capability 9.0
+inline constexpr int kMostCluster = 8;           // blocks
 
 class BlockRunner;
 
-// A thread of the running block.
+// A thread of the running cluster.
 struct ThreadState : ThreadPlace {
   enum class Doing : uint8_t { kRunning, kWaitingForWarp, kWaitingAtBarrier, kEnded };
 
+  int index = 0;  // among the threads of its cluster
   BlockRunner* runner = nullptr;
   Doing doing = Doing::kRunning;
   const char* waits_for = "";  // if it waits: the name of the operation
@@ -41,8 +44,8 @@ struct ThreadState : ThreadPlace {
   bool waited = true;          // for earlier launches
   AsyncCopies copies;
 
-  int lane() const { return thread % kWarpLanes; }
-  int warp() const { return thread / kWarpLanes; }
+  int lane() const { return index % kWarpLanes; }
+  int warp() const { return index / kWarpLanes; }  // of the cluster's
 };
 
 // An operation of all lanes: it starts when the last of them arrives. function(): the lanes' arguments -> their results.
@@ -69,17 +72,33 @@ class BlockRunner {
   // ---- For the operations of kernels, on the running thread
 
   ThreadState& thread() const { return *static_cast<ThreadState*>(running); }
-  ThreadState& thread(int i) { return threads_[static_cast<size_t>(i)]; }
+  ThreadState& thread(int index) { return threads_[static_cast<size_t>(index)]; }
   GlobalMemory& global() { return global_; }
-  std::span<std::byte> shared() { return {shared_, static_cast<size_t>(launch_->shape.shared_bytes)}; }
+  std::span<std::byte> shared() { return shared_of(thread().block_of_cluster); }
+  std::span<std::byte> shared_of(int block_of_cluster) {
+    return {shared_ + shared_begin(block_of_cluster), static_cast<size_t>(launch_->shape.shared_bytes)};
+  }
+  // Where a block's shared memory begins in that of the cluster, as `shadow` counts bytes.
+  static size_t shared_begin(int block_of_cluster) { return static_cast<size_t>(block_of_cluster) * kMostSharedBytes; }
+  size_t shared_begin() const { return shared_begin(thread().block_of_cluster); }
+  int cluster() const { return launch_->shape.cluster; }
   WideProducts& products(int warp) { return warp_state(warp).products; }
   RequestLog& requests(int warp) { return warp_state(warp).requests; }
   SharedShadow& shadow() { return shadow_; }
+  Arrivals& arrivals() { return arrivals_; }
   KernelCounters& counters() { return *counters_; }
   const BlockChecks& checks() const { return checks_; }
-  int block_index() const { return block_index_; }
+  int cluster_index() const { return cluster_index_; }
+  // Whether all threads of one of the cluster's blocks have ended.
+  bool has_ended(int block_of_cluster) const {
+    return ended_[static_cast<size_t>(block_of_cluster)] == block_threads();
+  }
 
   void wait_at_barrier(int id, int count, const Site& site);
+  void sync_cluster(const Site& site);
+  // Until wake() of the running thread.
+  void sleep(const char* waits_for, const Site& site);
+  void wake(int thread_index);
   // Waits for all lanes of the warp. The last lane that arrives runs the operation.
   void meet(const WarpOperation& operation, void* arguments, const Site& site);
   // Throws DeviceFault: of the running thread.
@@ -99,16 +118,20 @@ class BlockRunner {
     int count = 0;  // threads that it is for; 0: nobody waits
     std::vector<int> waiting;
   };
+  using Barriers = std::array<Barrier, 16>;  // of a block
 
   WarpState& warp_state(int warp) { return warps_[static_cast<size_t>(warp)]; }
+  int block_threads() const { return launch_->shape.threads; }
+  int all_threads() const { return block_threads() * cluster(); }
   void check_shape() const;
   void run_thread(int i);
-  void start_block(int x, int y, int z);
-  void run_block();
+  void start_cluster(int x, int y, int z);
+  void run_cluster();
   void run_warps();
-  void end_block();
+  void end_cluster();
+  void meet_at(Barrier& barrier, int count, const char* name);
   // Lanes of the warps that meet at a barrier come from one place, all of them. Returns a bit for each warp.
-  uint32_t check_warps(const std::vector<int>& threads);
+  BlockClocks::Warps check_warps(const std::vector<int>& threads);
   void suspend(ThreadState& thread, ThreadState::Doing doing, const char* waits_for);
   void abandon();
   std::string describe_waiting() const;
@@ -118,14 +141,16 @@ class BlockRunner {
   std::mt19937 random_;
   const Launch* launch_ = nullptr;
   KernelCounters* counters_ = nullptr;
-  int block_index_ = 0;
+  int cluster_index_ = 0;
   SharedShadow shadow_;
+  Arrivals arrivals_;
   std::vector<std::byte> shared_memory_;
   std::byte* shared_ = nullptr;  // in shared_memory_, aligned
   std::vector<ThreadState> threads_;
   std::vector<WarpState> warps_;
-  std::array<Barrier, 16> barriers_;
-  int ended_ = 0;  // threads
+  std::vector<Barriers> barriers_;  // of each block
+  Barrier cluster_barrier_;
+  std::vector<int> ended_;  // threads of each block
   bool abandoned_ = false;
   std::exception_ptr failure_;
   FiberPool fibers_;

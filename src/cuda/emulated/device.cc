@@ -1,6 +1,7 @@
 #include "cuda/emulated/device.h"
 
 #include <cassert>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -37,6 +38,7 @@ EmulatedDevice::EmulatedDevice(const EmulatedOptions& options)
             .processors = options.processors,
             .shared_bytes = options.shared_bytes,
             .memory = options.memory,
+            .clusters = options.major == 9,
             .emulated = true};
 }
 
@@ -142,6 +144,15 @@ void EmulatedDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
   check_idle(to, bytes, emulated::GlobalUse::kWrite, "a copy");
   check_idle(from, bytes, emulated::GlobalUse::kRead, "a copy");
   if (bytes > 0) std::memmove(to, from, bytes);
+}
+
+BoxMap EmulatedDevice::map_boxes(const std::byte* data, int rows, int columns, size_t stride, int box_rows) {
+  constexpr size_t kAlignment = 16;
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % kAlignment == 0 && stride % kAlignment == 0;
+  if (!aligned || rows < 1 || columns < 1 || box_rows < 1 || box_rows > 256)
+    throw DeviceFault("map_boxes() of " + std::to_string(rows) + " rows of " + std::to_string(columns) + " numbers, " +
+                      std::to_string(stride) + " bytes apart, by boxes of " + std::to_string(box_rows) + " rows");
+  return {.data = data, .stride = stride, .rows = rows, .columns = columns, .box_rows = box_rows};
 }
 
 void EmulatedDevice::upload_in_order(std::byte* to, const std::byte* from, size_t bytes) {

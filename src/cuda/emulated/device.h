@@ -62,6 +62,7 @@ class EmulatedDevice final : public Device {
   void upload(std::byte* to, const std::byte* from, size_t bytes) override;
   void download(std::byte* to, const std::byte* from, size_t bytes) override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+  BoxMap map_boxes(const std::byte* data, int rows, int columns, size_t stride, int box_rows) override;
 
   void upload_in_order(std::byte* to, const std::byte* from, size_t bytes) override;
   void run(std::span<const Launch> launches) override;

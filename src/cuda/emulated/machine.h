@@ -20,8 +20,9 @@ struct Site {
 
 // Where the running thread is.
 struct ThreadPlace {
-  int thread = 0, threads = 0;
+  int thread = 0, threads = 0;  // of its block
   int block[3] = {}, blocks[3] = {};
+  int block_of_cluster = 0, cluster = 1;  // its block's number, and how many there are
 };
 
 // The place of the thread that runs on this thread of the host; set by the block that runs it. All threads of a block run
@@ -42,6 +43,27 @@ std::byte* shared_memory(size_t offset);
 void wait_at_barrier(int id, int threads, Site site);  // 0: of the whole block
 void wait_for_warp(Site site);
 void wait_previous(Site site);
+void sync_cluster(Site site);
+
+// ---- Barriers of arrivals (emulated/arrivals.h). at: of the running block's shared memory.
+
+void init_arrivals(const std::byte* at, int count);
+void arrive(const std::byte* at, int block_of_cluster);
+void arrive_expecting(const std::byte* at, int bytes);
+void wait_arrivals(const std::byte* at, int parity, Site site);
+
+// A matrix in global memory, as copies of boxes see it.
+struct BoxSource {
+  const std::byte* data;
+  uint64_t stride;     // bytes from row to row
+  int32_t rows;        // beyond them there are zeros
+  int32_t columns;     // of 2 bytes; likewise
+  int32_t box_rows;    // a box has kBoxColumns columns of so many rows
+  int32_t unused = 0;  // instead of padding: launches are compared byte for byte
+};
+inline constexpr int kBoxColumns = 64;
+// To the same place of the shared memory of each block whose bit is set; it counts as arrived bytes at the barrier there.
+void copy_box(const BoxSource& from, int column, int row, std::byte* to, const std::byte* arrivals, uint32_t blocks);
 
 // ---- Operations of all lanes of a warp
 

@@ -135,7 +135,7 @@ void SharedShadow::set_written(Cell& cell, int thread) const {
   cell.written = clocks.now(warp_of(thread));
   cell.writer = static_cast<uint16_t>(thread);
   cell.fences = t < fences_.size() ? static_cast<uint32_t>(fences_[t].size()) : 0;
-  cell.copying = false;
+  cell.copying = cell.of_box = false;
   cell.reader = {};
   cell.readers = 0;
 }
@@ -164,6 +164,14 @@ void SharedShadow::finish_copy(size_t at, size_t bytes, int thread) {
   });
 }
 
+void SharedShadow::finish_box(size_t at, size_t bytes) {
+  visit(at, bytes, [](Cell& cell) -> SharedConflict {
+    cell.copying = false;
+    cell.of_box = true;
+    return {};
+  });
+}
+
 void SharedShadow::fence(int thread) {
   const auto t = static_cast<size_t>(thread);
   if (fences_.size() <= t) fences_.resize(t + 1);
@@ -177,9 +185,9 @@ SharedConflict SharedShadow::read_product(size_t at, size_t bytes, int warp, con
     const uint32_t seen = past[static_cast<size_t>(warp_of(cell.writer))];
     if (cell.written >= seen) return {SharedConflict::Kind::kRaceWithWrite, cell.writer};
     // The first fence of the writer after it wrote must be in the past, too.
-    if (cell.writer >= fences_.size() || cell.fences >= fences_[cell.writer].size() ||
-        fences_[cell.writer][cell.fences] >= seen)
-      return {SharedConflict::Kind::kUnfenced, cell.writer};
+    const bool fenced = cell.of_box || (cell.writer < fences_.size() && cell.fences < fences_[cell.writer].size() &&
+                                        fences_[cell.writer][cell.fences] < seen);
+    if (!fenced) return {SharedConflict::Kind::kUnfenced, cell.writer};
     add_reader(cell, -1, warp);
     return {};
   });

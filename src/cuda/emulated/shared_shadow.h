@@ -4,7 +4,8 @@
 //   race            two threads access the same byte, one of them writes, and no barrier of both lies between. Lanes of a warp
 //                   need sync_warp(): shuffles and products of matrices do not order accesses
 //   copy            an access of bytes that copy_async() is still writing, before the thread that copies has waited
-//   fence           a product of a warpgroup reads bytes that were stored without fence_shared() before the barrier
+//   fence           a product of a warpgroup reads bytes that were stored without fence_shared() before the barrier. Copies of boxes
+//                   need none
 #pragma once
 
 #include <array>
@@ -35,6 +36,8 @@ class SharedShadow {
   SharedConflict write(size_t at, size_t bytes, int thread);
   SharedConflict start_copy(size_t at, size_t bytes, int thread);
   void finish_copy(size_t at, size_t bytes, int thread);
+  // A copy of a box that start_copy() began has come: as if it had been written there and then.
+  void finish_box(size_t at, size_t bytes);
   // fence_shared() of the thread.
   void fence(int thread);
   // A product of the warp, which started when its past was `past`, and ends now.
@@ -56,6 +59,7 @@ class SharedShadow {
     uint32_t fences = 0;   // of the writer before it wrote
     uint16_t writer = 0;
     bool copying = false;
+    bool of_box = false;   // written by a copy of a box
     Reader reader;         // since it was written
     uint32_t readers = 0;  // if several warps read: 1 + the index in readers_
     uint32_t bytes = 0;    // if split: 1 + the index in split_

@@ -168,7 +168,7 @@ constexpr WarpOperation kWaitProducts{"wait_products()", finish_products};
 void need_whole_warp(const WarpOperation& operation) {
   BlockRunner& runner = running_block();
   const ThreadState& state = runner.thread();
-  if (state.warp() * kWarpLanes + kWarpLanes > state.threads)
+  if (state.thread / kWarpLanes * kWarpLanes + kWarpLanes > state.threads)
     runner.fault(std::string(operation.name) + " in a warp of " + std::to_string(state.threads % kWarpLanes) +
                  " lanes; it needs 32");
 }

@@ -1,12 +1,15 @@
 // An NVIDIA GPU, through the CUDA runtime.
 #include "cuda/device.h"
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "quire/error.h"
 
@@ -21,6 +24,13 @@ std::string mib(size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   throw Error(ErrorKind::kResource, std::string("the GPU failed to ") + what + ": " + cudaGetErrorString(error));
+}
+
+// Kernels of clusters have not run on a GPU yet, and a mistake in their barriers would wait for ever. So nothing measures them
+// unless the environment says so (docs/cuda.md).
+bool wants_clusters() {
+  const char* const value = std::getenv("QUIRE_CUDA_CLUSTERS");
+  return value && std::string_view(value) == "on";
 }
 
 class GpuGraph final : public Device::Graph {
@@ -42,7 +52,8 @@ class GpuDevice final : public Device {
               .minor = properties.minor,
               .processors = properties.multiProcessorCount,
               .shared_bytes = static_cast<int>(properties.sharedMemPerBlockOptin),
-              .memory = properties.totalGlobalMem};
+              .memory = properties.totalGlobalMem,
+              .clusters = properties.major == 9 && wants_clusters()};
     if (facts_.major < kLeastMajor) {
       throw Error(ErrorKind::kUnsupported, facts_.name + " has compute capability " + std::to_string(facts_.major) +
                                                "." + std::to_string(facts_.minor) +
@@ -93,6 +104,23 @@ class GpuDevice final : public Device {
   void download(std::byte* to, const std::byte* from, size_t bytes) override { transfer(to, from, bytes, "be read"); }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override { transfer(to, from, bytes, "copy"); }
 
+  BoxMap map_boxes(const std::byte* data, int rows, int columns, size_t stride, int box_rows) override {
+    use();
+    BoxMap box{};
+    const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+    const cuuint64_t strides[] = {stride};
+    const cuuint32_t box_sizes[] = {64, static_cast<cuuint32_t>(box_rows)}, steps[] = {1, 1};
+    const CUresult result =
+        encode_map()(&box.map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<std::byte*>(data), sizes, strides,
+                     box_sizes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS) {
+      throw Error(ErrorKind::kResource, "the GPU failed to describe a matrix of " + std::to_string(rows) + " rows of " +
+                                            std::to_string(columns) + " numbers: error " + std::to_string(result));
+    }
+    return box;
+  }
+
   void upload_in_order(std::byte* to, const std::byte* from, size_t bytes) override {
     use();
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "be written");
@@ -137,6 +165,21 @@ class GpuDevice final : public Device {
  private:
   void use() const { check(cudaSetDevice(index_), "be selected"); }  // of this thread; costs nothing if it is
 
+  // A function of the driver, which the runtime has no other name for.
+  decltype(&cuTensorMapEncodeTiled) encode_map() {
+    if (!encode_map_) {
+      constexpr unsigned kVersion = 12000;  // of CUDA, that has it
+      void* function = nullptr;
+      cudaDriverEntryPointQueryResult found;
+      check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kVersion, cudaEnableDefault, &found),
+            "find cuTensorMapEncodeTiled in its driver");
+      if (found != cudaDriverEntryPointSuccess)
+        throw Error(ErrorKind::kUnsupported, "the driver of " + facts_.name + " has no cuTensorMapEncodeTiled");
+      encode_map_ = reinterpret_cast<decltype(encode_map_)>(function);
+    }
+    return encode_map_;
+  }
+
   void transfer(std::byte* to, const std::byte* from, size_t bytes, const char* what) {
     use();
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copies_), what);
@@ -153,17 +196,24 @@ class GpuDevice final : public Device {
 
   void start(const Launch& launch) {
     allow_shared(launch);
-    cudaLaunchAttribute early;
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2];
+    unsigned count = 0;
+    if (facts_.major >= 9) {
+      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (launch.shape.cluster > 1) {
+      attributes[count].id = cudaLaunchAttributeClusterDimension;
+      attributes[count++].val.clusterDim = {static_cast<unsigned>(launch.shape.cluster), 1, 1};
+    }
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(launch.shape.x), static_cast<unsigned>(launch.shape.y),
                           static_cast<unsigned>(launch.shape.z));
     config.blockDim = dim3(static_cast<unsigned>(launch.shape.threads));
     config.dynamicSmemBytes = static_cast<size_t>(launch.shape.shared_bytes);
     config.stream = stream_;
-    config.attrs = &early;
-    config.numAttrs = facts_.major >= 9 ? 1 : 0;
+    config.attrs = attributes;
+    config.numAttrs = count;
     void* arguments[] = {const_cast<std::byte*>(launch.kernel.data())};
     if (const cudaError_t error = cudaLaunchKernelExC(&config, launch.entry->function, arguments); error != cudaSuccess)
       check(error, (std::string("start ") + launch.entry->name).c_str());
@@ -173,6 +223,7 @@ class GpuDevice final : public Device {
   int index_ = 0;
   cudaStream_t stream_ = nullptr, copies_ = nullptr;
   std::set<const void*> with_shared_;  // functions that may have as much as there is
+  decltype(&cuTensorMapEncodeTiled) encode_map_ = nullptr;
 };
 
 }  // namespace

@@ -6,8 +6,8 @@
 
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/int8/inputs.h"
+#include "cuda/kernels/normed_eights.h"
 #include "cuda/kernels/prepared_row.h"
-#include "cuda/kernels/row_access.h"
 #include "cuda/kernels/unroll.h"
 #include "kernels/packed.h"
 #include "kernels/types.h"
@@ -22,44 +22,19 @@ struct PrepareHeldInputs {
   static constexpr int kThreads = 1024;
   static constexpr int kMostCols = 8 * kHeld * kThreads;
 
-  RowsAt<const float> x;
-  int32_t cols, x_step, out_step;
+  NormedRows rows;
+  int32_t x_step, out_step;
   int32_t out_stride;  // bytes
+  float threshold;     // as of PrepareInputs
   Global<uint8_t> out;
-  Global<const float> weight, bias;    // of the norm, or nullptr
   Global<const int32_t> sources, end;  // as of GatheredRows
-  float epsilon;
-  float threshold;  // as of PrepareInputs
   int32_t in_place;
-  NormKind norm;
-  bool aligned;            // rows of x, weight and bias begin at multiples of 16 bytes
-  uint8_t unused[2] = {};  // instead of padding: launches are compared byte for byte
-
-  struct Eight {
-    float v[8];
-  };
-  // Zeros beyond the row's end.
-  DEVICE Eight load_eight(Global<const float> row, int eight, bool vectors) const {
-    Eight to;
-    UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const Four four = load_four(row + (8 * eight + 4 * half), cols - (8 * eight + 4 * half), vectors);
-      UNROLL
-      for (int k = 0; k < 4; ++k) to.v[4 * half + k] = four.v[k];
-    }
-    return to;
-  }
+  int32_t unused = 0;
 
   DEVICE float sum_squares(const Eight (&values)[kHeld], float mean) const {
     float squares = 0;
     UNROLL
-    for (int h = 0; h < kHeld; ++h) {
-      UNROLL
-      for (int k = 0; k < 8; ++k) {
-        const float d = values[h].v[k] - mean;
-        if (8 * (thread() + h * threads()) + k < cols) squares = fma_of(d, d, squares);
-      }
-    }
+    for (int h = 0; h < kHeld; ++h) rows.add_squares(values[h], thread() + h * threads(), mean, squares);
     return sum_over_block(squares);
   }
   DEVICE float sum_values(const Eight (&values)[kHeld]) const {
@@ -80,36 +55,19 @@ struct PrepareHeldInputs {
       if (source < 0) return;
       if (in_place != 0) source = row;
     }
-    const auto from = x.row(source) + static_cast<ptrdiff_t>(block_y()) * x_step;
+    const auto from = rows.x.row(source) + static_cast<ptrdiff_t>(block_y()) * x_step;
     const auto to = out + static_cast<ptrdiff_t>(block_y() * out_step + row) * out_stride;
     Eight values[kHeld], weights[kHeld];
     UNROLL
     for (int h = 0; h < kHeld; ++h) {
-      values[h] = load_eight(from, thread() + h * threads(), aligned);
-      if (weight != nullptr) weights[h] = load_eight(weight, thread() + h * threads(), aligned);
+      values[h] = rows.load(from, thread() + h * threads());
+      if (rows.weight != nullptr) weights[h] = rows.load(rows.weight, thread() + h * threads());
     }
-    const auto count = static_cast<float>(cols);
     float mean = 0, factor = 1;
-    if (norm == NormKind::kRms) factor = 1.0f / sqrt_of(sum_squares(values, 0) / count + epsilon);
-    if (norm == NormKind::kL2) factor = 1.0f / sqrt_of(sum_squares(values, 0) + epsilon);
-    if (norm == NormKind::kLayer) {
-      mean = sum_values(values) / count;
-      factor = 1.0f / sqrt_of(sum_squares(values, mean) / count + epsilon);
-    }
+    if (rows.norm == NormKind::kLayer) mean = sum_values(values) / static_cast<float>(rows.cols);
+    if (rows.norm != NormKind::kNone) factor = rows.factor(sum_squares(values, mean));
     UNROLL
-    for (int h = 0; h < kHeld; ++h) {
-      const int eight = thread() + h * threads();
-      Eight biases{};
-      if (bias != nullptr) biases = load_eight(bias, eight, aligned);
-      UNROLL
-      for (int k = 0; k < 8; ++k) {
-        float& value = values[h].v[k];
-        value = (value - mean) * factor;
-        if (weight != nullptr) value *= weights[h].v[k];
-        if (bias != nullptr) value += biases.v[k];
-        if (8 * eight + k >= cols) value = 0;
-      }
-    }
+    for (int h = 0; h < kHeld; ++h) rows.apply(values[h], weights[h], thread() + h * threads(), mean, factor);
     Int8RowMost most;
     if constexpr (kForm == Activations::kInt8Row) {
       UNROLL
@@ -121,7 +79,7 @@ struct PrepareHeldInputs {
     }
     UNROLL
     for (int h = 0; h < kHeld; ++h)
-      write_inputs<kForm>(values[h].v, thread() + h * threads(), (cols + kBlockInputs - 1) / kBlockInputs, most,
+      write_inputs<kForm>(values[h].v, thread() + h * threads(), (rows.cols + kBlockInputs - 1) / kBlockInputs, most,
                           threshold, to);
   }
 };

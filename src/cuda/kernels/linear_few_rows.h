@@ -7,6 +7,8 @@
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/linear.h"
 #include "cuda/kernels/linear_rows.h"
+#include "cuda/kernels/normed_eights.h"
+#include "cuda/kernels/prepared_row.h"
 #include "cuda/kernels/unroll.h"
 #include "cuda/kernels/weights.h"
 #include "kernels/packed.h"
@@ -17,6 +19,9 @@ namespace quire::cuda {
 // computes tiles x, x + blocks_x(), ... of kPanels panels each (with gated matrices a panel of W and its one of `up`). The inputs
 // of a warp's range are held in shared memory for all of them. While a tile is multiplied, the weights of the next are on their way to
 // the L2 cache, and its first ones to registers. So nothing but weights comes from memory, and they always do.
+//
+// With `late` rows each block prepares the inputs itself, instead of a launch before: their norm, and their rounding. The bits are
+// those of PrepareHeldInputs.
 template <class Format, int kOfPanels, ScaleForm kForm>
 struct LinearOfFewRows {
   using Rows = LinearOfRows<Format, 1, 1, kOfPanels, kForm>;
@@ -31,11 +36,15 @@ struct LinearOfFewRows {
   static constexpr int kBatchBytes = kBatch * kPreparedBlock;
   static constexpr int kRangeSums = kPanels * Rows::kSumFloats * 4;  // bytes
 
+  static constexpr int kPreparingThreads = 1024;  // that PrepareHeldInputs has, at most
+
   LinearWork work;
   int32_t tiles, range_blocks;  // range_blocks: the most blocks of a range
+  NormedRows late;              // of LateInputs; x.data is nullptr: work.x is prepared
 
   // Shared memory of a warp: its rows; zeros in place of others, in other banks than the first row; sums of inputs, of its rows and of
-  // one without any, [rows + 1][range_blocks][2]. After those of all warps the results of ranges of two tiles in turn.
+  // one without any, [rows + 1][range_blocks][2]. After those of all warps the results of ranges of two tiles in turn, and before them
+  // sums of squares of late rows, [rows][32].
   static constexpr int pitch(int range_blocks) { return range_blocks * kPreparedBlock + 16; }
   static constexpr int zeros_at(int rows, int range_blocks) {
     return (rows * pitch(range_blocks) + 127) / 128 * 128 + 64;
@@ -45,7 +54,8 @@ struct LinearOfFewRows {
     return (sums_at(rows, range_blocks) + (Format::kMinima ? (rows + 1) * range_blocks * 8 : 0) + 127) / 128 * 128;
   }
   static constexpr int shared_bytes(int rows, int range_blocks) {
-    return kSplits * warp_bytes(rows, range_blocks) + 2 * kSplits * kRangeSums;
+    constexpr int kResults = 2 * kSplits * kRangeSums, kSquares = kMostRows * 32 * 4;
+    return kSplits * warp_bytes(rows, range_blocks) + (kResults > kSquares ? kResults : kSquares);
   }
 
   DEVICE Shared<uint8_t> own() const {
@@ -84,14 +94,66 @@ struct LinearOfFewRows {
       }
     }
     commit_copies();
+    wait_copies<0>();
+  }
+
+  // The same of late rows.
+  DEVICE void prepare_inputs(int begin, int end) const {
+    const int eights = 4 * work.matrices[0].w.blocks;
+    const int parts = eights < kPreparingThreads ? (eights + 31) / 32 : 32;  // warps of PrepareHeldInputs
+    const auto squares = sums_of(0, 0);
+    if (late.norm != NormKind::kNone) {
+      ROLLED
+      for (int k = warp(); k < work.rows * parts; k += kThreads / 32) {
+        const int r = k / parts;
+        float sum = 0;
+        for (int eight = k % parts * 32 + lane(); eight < eights; eight += kPreparingThreads)
+          late.add_squares(late.load(late.x.row(r), eight), eight, 0, sum);
+        UNROLL
+        for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+        if (lane() == 0) squares[r * 32 + k % parts] = sum;
+      }
+      sync_block();
+    }
+    ROLLED
+    for (int r = 0; r < work.rows; ++r) {
+      float factor = 1;
+      if (late.norm != NormKind::kNone) {
+        float sum = lane() < parts ? float(squares[r * 32 + lane()]) : 0.0f;
+        UNROLL
+        for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+        factor = late.factor(sum);
+      }
+      const auto to = own() + r * pitch(range_blocks);
+      ROLLED
+      for (int first = 4 * begin; first < 4 * end; first += 32) {  // whole warps
+        const int eight = first + lane(), in_range = eight - 4 * begin;
+        Eight values = late.load(late.x.row(r), eight), weights{};
+        if (late.weight != nullptr) weights = late.load(late.weight, eight);
+        late.apply(values, weights, eight, 0, factor);
+        const RoundedEight<1> rounded = round_eight<1>(values.v);
+        if (eight >= 4 * end) continue;
+        UNROLL
+        for (int j = 0; j < 4; ++j) store(to + word_at(in_range, j), Words<1>{{rounded.words[0][j]}});
+        if constexpr (Format::kMinima) {
+          if (eight % 2 == 0) {
+            const int at = sums_at(work.rows, range_blocks) + r * range_blocks * 8 + 4 * (in_range / 2);
+            store(own() + at, Words<1>{{float_bits(rounded.sixteen)}});
+          }
+        }
+      }
+    }
+    sync_block();  // the squares have been read
+  }
+
+  // What is there for rows that are not.
+  DEVICE void clear_others() const {
     for (int k = lane(); k < kBatchBytes / 16; k += 32)
-      store(to + (zeros_at(work.rows, range_blocks) + 16 * k), Words<4>{});
+      store(own() + (zeros_at(work.rows, range_blocks) + 16 * k), Words<4>{});
     if constexpr (Format::kMinima) {
       for (int k = lane(); k < range_blocks; k += 32)
-        store(to + (sums_at(work.rows, range_blocks) + (work.rows * range_blocks + k) * 8), Words<2>{});
+        store(own() + (sums_at(work.rows, range_blocks) + (work.rows * range_blocks + k) * 8), Words<2>{});
     }
-    wait_copies<0>();
-    sync_warp();
   }
 
   DEVICE void operator()() const {
@@ -103,8 +165,14 @@ struct LinearOfFewRows {
     Batch even[kPanels] = {}, odd[kPanels] = {};
     if (begin < end) Rows::load_batch(work.matrices[tile.matrix].w, tile.panels, begin, end, even);
     Rows::prefetch_range(work.matrices[tile.matrix].w, tile.panels, begin, end);
+    clear_others();
     wait_previous();
-    hold_inputs(begin, end);
+    if (late.x.data == nullptr) {
+      hold_inputs(begin, end);
+    } else {
+      prepare_inputs(begin, end);
+    }
+    sync_warp();
 
     const int row = lane() % 8, i = lane() % 4;
     const auto words_from =

@@ -28,10 +28,15 @@ DEVICE float sum_over_block(float v) {
   return sum;
 }
 
-// Writes inputs 8 * eight .. 8 * eight + 7 of a row and, with the neighbouring lane, the sum of sixteen. All lanes of a warp call
-// it, with consecutive eights, the first a multiple of 32; those beyond the row's blocks write nothing.
+// Eight inputs as products read them. Words j are inputs 2 j and 2 j + 1.
 template <int kTerms>
-DEVICE void write_eight(const float (&inputs)[8], int eight, int blocks, Global<uint8_t> to) {
+struct RoundedEight {
+  uint32_t words[kTerms][4];
+  float sixteen;  // the sum of these and of the neighbouring lane's
+};
+// All lanes of a warp call it; lane 2 m and the next one have neighbouring inputs.
+template <int kTerms>
+DEVICE RoundedEight<kTerms> round_eight(const float (&inputs)[8]) {
   float terms[kTerms][8], sums[2] = {};
   UNROLL
   for (int k = 0; k < 8; ++k) {
@@ -46,22 +51,34 @@ DEVICE void write_eight(const float (&inputs)[8], int eight, int blocks, Global<
     }
     sums[k % 2] += added;
   }
-  const float sum = sums[0] + sums[1], sixteen = sum + shuffle_xor(sum, 1);
-  if (eight >= 4 * blocks) return;
-  constexpr int kBlockBytes = 2 * kBlockInputs;
-  const int block = eight / 4, i = eight % 4;
+  const float sum = sums[0] + sums[1];
+  RoundedEight<kTerms> rounded;
+  rounded.sixteen = sum + shuffle_xor(sum, 1);
   UNROLL
   for (int t = 0; t < kTerms; ++t) {
     UNROLL
-    for (int j = 0; j < 4; ++j) {
-      const int at = (t * blocks + block) * kBlockBytes + 16 * j + 4 * i;
-      store(to + at, Words<1>{{pack_bf16(terms[t][2 * j], terms[t][2 * j + 1])}});
-    }
+    for (int j = 0; j < 4; ++j) rounded.words[t][j] = pack_bf16(terms[t][2 * j], terms[t][2 * j + 1]);
   }
-  if (i % 2 == 0) {
-    const int at = kTerms * blocks * kBlockBytes + 8 * block + 2 * i;
-    store(to + at, Words<1>{{float_bits(sixteen)}});
+  return rounded;
+}
+// Where word j of number `eight` of a row lies, in bytes from its term's first block on.
+DEVICE int word_at(int eight, int j) { return eight / 4 * (2 * kBlockInputs) + 16 * j + 4 * (eight % 4); }
+
+// Writes inputs 8 * eight .. 8 * eight + 7 of a row and, with the neighbouring lane, the sum of sixteen. All lanes of a warp call
+// it, with consecutive eights, the first a multiple of 32; those beyond the row's blocks write nothing.
+template <int kTerms>
+DEVICE void write_eight(const float (&inputs)[8], int eight, int blocks, Global<uint8_t> to) {
+  const RoundedEight<kTerms> rounded = round_eight<kTerms>(inputs);
+  if (eight >= 4 * blocks) return;
+  constexpr int kBlockBytes = 2 * kBlockInputs;
+  UNROLL
+  for (int t = 0; t < kTerms; ++t) {
+    UNROLL
+    for (int j = 0; j < 4; ++j)
+      store(to + (t * blocks * kBlockBytes + word_at(eight, j)), Words<1>{{rounded.words[t][j]}});
   }
+  if (eight % 2 == 0)
+    store(to + (kTerms * blocks * kBlockBytes + 4 * (eight / 2)), Words<1>{{float_bits(rounded.sixteen)}});
 }
 
 }  // namespace quire::cuda

@@ -25,33 +25,36 @@ struct PreparedFrom {
   int x_step = 0, out_step = 0;
 };
 
+NormedRows normed_rows(const Rows& x, const NormView& norm, int x_step) {
+  const auto at_sixteen = [](const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; };
+  const bool normed = norm.kind != NormKind::kNone;
+  return {.x = {x.data, x.stride},
+          .weight = normed ? norm.weight : nullptr,
+          .bias = normed ? norm.bias : nullptr,
+          .cols = x.cols,
+          .epsilon = norm.epsilon,
+          .norm = norm.kind,
+          .aligned = at_sixteen(x.data) && x.stride % 4 == 0 && x_step % 4 == 0 && at_sixteen(norm.weight) &&
+                     at_sixteen(norm.bias)};
+}
+
 template <Activations kForm, int kHeld>
 void launch_held(Stream& stream, const PreparedFrom& from, const Inputs::Entry& to, int rows, int heads) {
   using Kernel = PrepareHeldInputs<kForm, kHeld>;
   const int blocks = (from.x.cols + kBlockInputs - 1) / kBlockInputs;
-  const bool normed = from.norm.kind != NormKind::kNone;
-  const auto at_sixteen = [](const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; };
-  const bool aligned = at_sixteen(from.x.data) && from.x.stride % 4 == 0 && from.x_step % 4 == 0 &&
-                       at_sixteen(from.norm.weight) && at_sixteen(from.norm.bias);
   stream.launch({.x = rows,
                  .y = heads,
                  .threads = std::min(Kernel::kThreads, (4 * blocks + 31) / 32 * 32),
                  .shared_bytes = kReducedFloats * static_cast<int>(sizeof(float))},
-                Kernel{.x = {from.x.data, from.x.stride},
-                       .cols = from.x.cols,
+                Kernel{.rows = normed_rows(from.x, from.norm, from.x_step),
                        .x_step = from.x_step,
                        .out_step = from.out_step,
                        .out_stride = static_cast<int32_t>(to.stride),
+                       .threshold = from.threshold,
                        .out = reinterpret_cast<uint8_t*>(to.data),
-                       .weight = normed ? from.norm.weight : nullptr,
-                       .bias = normed ? from.norm.bias : nullptr,
                        .sources = from.gathered.sources,
                        .end = from.gathered.end,
-                       .epsilon = from.norm.epsilon,
-                       .threshold = from.threshold,
-                       .in_place = from.gathered.in_place,
-                       .norm = from.norm.kind,
-                       .aligned = aligned});
+                       .in_place = from.gathered.in_place});
 }
 
 template <Activations kForm>
@@ -109,7 +112,24 @@ void launch_prepare(Stream& stream, const PreparedFrom& from, const TransformVie
   launch_prepare(stream, from, transform, transform.size != 0, transform.matrix != nullptr, to, rows, heads);
 }
 
+// Whether kernels can prepare these rows themselves, in the order of PrepareHeldInputs.
+bool can_be_late(const NormView& norm, int cols, int rows, std::span<const Linear* const> linears,
+                 const std::optional<Activations>& as, Activations mode) {
+  constexpr int kMostCols = PrepareHeldInputs<Activations::kBf16, 2>::kMostCols;
+  return rows <= LateInputs::kMostRows && cols <= kMostCols && norm.kind != NormKind::kLayer &&
+         std::ranges::all_of(linears, [&](const Linear* w) {
+           return !w->transform && as.value_or(input_form(mode, *w)) == Activations::kBf16;
+         });
+}
+
 }  // namespace
+
+NormedRows LateInputs::rows() const { return normed_rows(x, norm, 0); }
+
+void LateInputs::launch(Stream& stream) {
+  launch_prepare(stream, {.x = x, .threshold = 0, .norm = norm}, {}, to, count);
+  to.data = nullptr;
+}
 
 InputBuffers::Regions InputBuffers::regions_of(std::span<const Need> needs, const InputForms& forms) {
   Regions r;
@@ -191,8 +211,16 @@ TransformView InputBuffers::view(const std::shared_ptr<const InputTransform>& tr
 }
 
 Inputs InputBuffers::prepare(Stream& stream, Activations mode, const Rows& x, const NormView& norm, int rows,
-                             std::initializer_list<const Linear*> linears, std::optional<Activations> as) {
+                             std::initializer_list<const Linear*> linears, std::optional<Activations> as,
+                             bool may_be_late) {
   Inputs inputs;
+  late_ = {};
+  if (may_be_late && can_be_late(norm, x.cols, rows, linears, as, mode)) {
+    constexpr Activations kForm = Activations::kBf16;
+    late_.to = *inputs.add({kForm, nullptr, region(kForm), prepared_stride(kForm, x.cols)});
+    late_.x = x, late_.norm = norm, late_.count = rows;
+    return inputs;
+  }
   size_t transforms = 0;
   for (const Linear* w : linears) {
     const Activations form = as.value_or(input_form(mode, *w));
@@ -210,6 +238,7 @@ Inputs InputBuffers::prepare(Stream& stream, Activations mode, const Rows& x, co
 Inputs InputBuffers::prepare_gathered(Stream& stream, Activations form, const Linear& any, const Rows& x,
                                       const GatheredRows& gathered, int most, bool rotated, bool by_matrix) {
   Inputs inputs;
+  late_ = {};
   const Inputs::Entry to = *inputs.add({form, nullptr, region(form), prepared_stride(form, x.cols)});
   launch_prepare(stream, {.x = x, .threshold = any.threshold, .gathered = gathered}, {}, rotated, by_matrix, to, most);
   return inputs;
@@ -220,6 +249,7 @@ InputBuffers::HeadInputs InputBuffers::prepare_heads(Stream& stream, Activations
   const Linear& any = heads.matrices[0];
   const int cols = any.weight.cols;
   HeadInputs inputs{{}, head_rows(1, rows)};
+  late_ = {};
   const Activations form = input_form(mode, any);
   const Inputs::Entry to = *inputs.first.add({form, nullptr, region(form), prepared_stride(form, cols)});
   const Rows columns = heads.x.columns(0, cols);

@@ -22,6 +22,7 @@
 
 #include "cuda/kernels/inputs.h"
 #include "cuda/kernels/int8/inputs.h"
+#include "cuda/kernels/normed_eights.h"
 #include "cuda/kernels/products.h"
 #include "cuda/stream.h"
 #include "ops/linear.h"
@@ -50,6 +51,20 @@ constexpr size_t prepared_stride(Activations form, int cols) {
   return (bytes + 15) / 16 * 16;
 }
 
+// Inputs that are prepared when a launch needs them prepared: some kernels prepare rows themselves.
+struct LateInputs {
+  static constexpr int kMostRows = 8;
+
+  Inputs::Entry to{};  // data is nullptr: there are none
+  Rows x;
+  NormView norm;
+  int count = 0;  // of rows
+
+  NormedRows rows() const;  // for kernels that prepare them
+  // Prepares them now.
+  void launch(Stream& stream);
+};
+
 // Memory for the prepared inputs of some linears at a time, and transforms that have been uploaded.
 class InputBuffers {
  public:
@@ -62,9 +77,12 @@ class InputBuffers {
   static size_t bytes(std::span<const Need> needs, const InputForms& forms);
 
   // As Operations::prepare(). All forms must be has_input_form(); throws Error (kUnsupported) for a rotation of more inputs
-  // than the device has shared memory for.
+  // than the device has shared memory for. may_be_late: few rows may become late() instead. Until project() has read them, x must
+  // stay as it is.
   Inputs prepare(Stream& stream, Activations mode, const Rows& x, const NormView& norm, int rows,
-                 std::initializer_list<const Linear*> linears, std::optional<Activations> as = {});
+                 std::initializer_list<const Linear*> linears, std::optional<Activations> as = {},
+                 bool may_be_late = false);
+  LateInputs& late() { return late_; }
 
   // `gathered` rows for the experts, or other parts, whose linears have `form`: as GatheredRows says. most: rows there may be.
   // any: one of the linears, which all have its threshold. rotated, by_matrix: whether any of the parts' transforms is a
@@ -100,6 +118,7 @@ class InputBuffers {
   std::byte *bf16_ = nullptr, *floats_ = nullptr, *int8_ = nullptr, *int8_rows_ = nullptr, *transformed_ = nullptr;
   size_t transformed_bytes_ = 0;
   std::unordered_map<const InputTransform*, Uploaded> transforms_;
+  LateInputs late_;
 };
 
 }  // namespace quire::cuda

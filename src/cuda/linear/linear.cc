@@ -127,7 +127,7 @@ WeightShape weight_shape(Stream& stream, const PackedMatrix& m) {
 }
 
 void project(Stream& stream, const Inputs& x, std::span<const Projection> list, int rows, Activations mode,
-             LinearVariant variant) {
+             LinearVariant variant, LateInputs* late) {
   if (rows == 0) return;
   LinearWork work{};
   int matrices = 0;
@@ -142,6 +142,13 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
     kind.rows = static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows)));
     LinearLaunch launch{.work = work, .form = kind.inputs, .usual_rows = rows, .parts = 1, .variant = variant};
     if (variant == LinearVariant{} && stream.variants()) launch.variant = stream.variants()->find(kind);
+    if (late && address_of(work.x.data) == late->to.data) {
+      if (launch.variant.prepares) {
+        launch.late = late;
+      } else {
+        late->launch(stream);
+      }
+    }
     if (now->many) {
       launch_many_rows(stream, kind.codes, launch);
     } else {

@@ -15,9 +15,9 @@
 namespace quire::cuda {
 
 // As Operations::project(). mode: the activations that x was prepared for. variant: for tests, which compare them; the usual one: what
-// the stream's table says.
+// the stream's table says. late: nullptr: x is prepared.
 void project(Stream& stream, const Inputs& x, std::span<const Projection> list, int rows, Activations mode,
-             LinearVariant variant = {});
+             LinearVariant variant = {}, LateInputs* late = nullptr);
 // As Operations::project_heads().
 void project_heads(Stream& stream, InputBuffers& inputs, const HeadProjections& heads, int rows, Activations mode);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/kernels/linear.h"
+#include "cuda/linear/inputs.h"
 #include "cuda/linear/linear_variant.h"
 #include "cuda/stream.h"
 #include "kernels/packed.h"
@@ -18,6 +19,8 @@ struct LinearLaunch {
   int usual_rows;
   int parts;  // that can have rows
   LinearVariant variant = {};
+  // Of work.x, if it is not prepared yet and the variant prepares it; else nullptr.
+  LateInputs* late = nullptr;
 };
 
 // Tiles of so many panels, of which each has panels of one matrix, that cover all matrices.

@@ -24,7 +24,8 @@ std::vector<LinearVariant> variants_of(const DeviceFacts& facts, const LaunchKin
   if (kind.rows <= 8) {
     for (const int panels : {1, 2}) {
       if (kind.gated && panels == 1) continue;
-      variants.push_back({.kernel = kFewRows, .panels = panels});
+      for (const bool prepares : {false, true})
+        variants.push_back({.kernel = kFewRows, .panels = panels, .prepares = prepares});
       variants.push_back({.kernel = kRows, .panels = panels});
     }
   } else if (kind.rows > 16 && (kind.gated || !takes_many_rows(facts, kind, kind.rows))) {
@@ -40,6 +41,13 @@ std::vector<LinearVariant> variants_of(const DeviceFacts& facts, const LaunchKin
         if (columns / 2 >= kind.rows || columns * 16 < kind.rows) continue;
         for (const int ahead : {0, 4, 8})
           variants.push_back({.kernel = kWarpgroups, .columns = columns, .apart = apart, .ahead = ahead});
+        if (!facts.clusters || columns < 128) continue;
+        for (const int cluster : {2, 4}) {
+          for (const int ahead : {0, 4}) {
+            variants.push_back(
+                {.kernel = kWarpgroups, .columns = columns, .cluster = cluster, .apart = apart, .ahead = ahead});
+          }
+        }
       }
     }
   }
@@ -61,7 +69,9 @@ std::string name(const LinearVariant& v) {
   constexpr std::array<const char*, 5> kNames = {"usual", "few rows", "rows", "tiles", "warpgroups"};
   std::string text = kNames[static_cast<size_t>(v.kernel)];
   if (v.panels > 0) text += ", " + std::to_string(v.panels) + (v.panels == 1 ? " panel" : " panels");
+  if (v.prepares) text += ", prepares inputs";
   if (v.columns > 0) text += ", " + std::to_string(v.columns) + " columns, " + std::to_string(v.ahead) + " ahead";
+  if (v.cluster > 0) text += ", clusters of " + std::to_string(v.cluster);
   if (v.apart) text += ", ranges apart";
   return text;
 }

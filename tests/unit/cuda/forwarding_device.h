@@ -23,6 +23,9 @@ class ForwardingDevice : public Device {
   void upload(std::byte* to, const std::byte* from, size_t bytes) override { device_.upload(to, from, bytes); }
   void download(std::byte* to, const std::byte* from, size_t bytes) override { device_.download(to, from, bytes); }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override { device_.copy(to, from, bytes); }
+  BoxMap map_boxes(const std::byte* data, int rows, int columns, size_t stride, int box_rows) override {
+    return device_.map_boxes(data, rows, columns, stride, box_rows);
+  }
   void upload_in_order(std::byte* to, const std::byte* from, size_t bytes) override {
     device_.upload_in_order(to, from, bytes);
   }

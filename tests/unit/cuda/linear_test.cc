@@ -10,9 +10,11 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "cuda/emulated/device.h"
 #include "cuda/linear/inputs.h"
 #include "cuda/stream.h"
 #include "kernels/kernels.h"
@@ -213,6 +215,7 @@ TEST_F(CudaLinear, HasTheSameBitsByEveryVariant) {
       const std::vector<LaunchKind> kinds = table.take_asked();
       ASSERT_FALSE(kinds.empty());
       for (const LinearVariant& variant : variants_of(device_->facts(), kinds[0])) {
+        if (variant.cluster > 0) continue;  // they have a test of their own
         const std::vector<float> got = run(c, Activations::kBf16, x, rows, 0, variant);
         ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
             << name(kinds[0]) << ": " << name(variant);
@@ -221,6 +224,79 @@ TEST_F(CudaLinear, HasTheSameBitsByEveryVariant) {
     }
   }
   EXPECT_GT(compared, 100U);
+}
+
+// Rows that a kernel prepares itself: with and without norms, rows of two eights a thread, and a second launch that needs them prepared.
+TEST_F(CudaLinear, HasTheSameBitsWhenItPreparesInputs) {
+  std::mt19937 random(23);
+  DeviceMemory memory(*device_);
+  for (const auto [type, cols, outputs, rows] : {std::tuple{TensorType::BF16, 4160, 16 * 9 + 3, 1},
+                                                 {TensorType::Q4_1, 768, 16 * 37 + 5, 8},
+                                                 {TensorType::Q4_K, 8448, 16 * 5, 2},
+                                                 {TensorType::Q6_K, 768, 37, 3},
+                                                 {TensorType::F16, 77, 20, 5}}) {
+    const auto weights = testing::random_matrix(type, outputs, cols, random);
+    const PlacedMatrix w(*device_, weights.matrix);
+    const Linear linear{.weight = w.matrix};
+    const PlacedRows in(*device_, rows, cols, random_rows(rows, cols, random));
+    const Vector norm_weights(memory, random_rows(1, cols, random));
+    const InputBuffers::Need need{rows, cols};
+    InputBuffers inputs(*device_, {&need, 1}, {});
+    const auto multiply = [&](const NormView& norm, bool late, std::initializer_list<LinearVariant> variants) {
+      const Inputs prepared = inputs.prepare(stream_, Activations::kBf16, in.rows(), norm, rows, {&linear}, {}, late);
+      EXPECT_EQ(inputs.late().to.data != nullptr, late);
+      std::vector<float> all;
+      for (const LinearVariant& variant : variants) {
+        const PlacedRows out(*device_, rows, outputs, kBefore);
+        const Projection p{.w = &linear, .y = out.rows()};
+        project(stream_, prepared, {&p, 1}, rows, Activations::kBf16, variant, &inputs.late());
+        stream_.finish();
+        const std::vector<float> y = out.values();
+        all.insert(all.end(), y.begin(), y.end());
+      }
+      return all;
+    };
+    const LinearVariant usual{.kernel = LinearKernel::kRows};
+    for (const NormKind kind : {NormKind::kNone, NormKind::kRms, NormKind::kL2}) {
+      const NormView norm{.kind = kind, .epsilon = 1e-5F, .weight = norm_weights.data()};
+      const std::vector<float> expected = multiply(norm, false, {usual, usual, usual});
+      for (const int panels : {1, 2}) {
+        const LinearVariant prepares{.kernel = LinearKernel::kFewRows, .panels = panels, .prepares = true};
+        const std::vector<float> got = multiply(norm, true, {prepares, usual, prepares});
+        ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
+            << info(type).name << " norm " << static_cast<int>(kind) << " panels " << panels;
+      }
+    }
+  }
+  EXPECT_GT(static_cast<EmulatedDevice&>(*device_).counters().at("linear_of_few_rows").launches, 0U);
+}
+
+// Several tiles in both directions, the last ones with few outputs and rows, and more chunks than stages; a chunk of one block.
+TEST_F(CudaLinear, HasTheSameBitsInClusters) {
+  struct Clusters {
+    int rows, outputs, cols;
+    std::vector<LinearVariant> variants;
+  };
+  const auto variant = [](int columns, int cluster, bool apart) {
+    return LinearVariant{
+        .kernel = LinearKernel::kWarpgroups, .columns = columns, .cluster = cluster, .apart = apart, .ahead = 4};
+  };
+  std::mt19937 random(22);
+  Stream with_scratch(*device_, false, size_t{8} << 20);
+  on_ = &with_scratch;
+  for (const Clusters& c : {Clusters{258, 16 * 17 + 3, 1024, {variant(128, 4, true), variant(256, 2, false)}},
+                            Clusters{34, 16 * 9, 4128, {variant(128, 2, false), variant(256, 4, true)}}}) {
+    const auto weights = testing::random_matrix(TensorType::BF16, c.outputs, c.cols, random);
+    const std::vector<float> x = random_rows(c.rows, c.cols, random);
+    const Case linear{.w = &weights.matrix};
+    const std::vector<float> expected = run(linear, Activations::kBf16, x, c.rows);
+    for (const LinearVariant& clusters : c.variants) {
+      const std::vector<float> got = run(linear, Activations::kBf16, x, c.rows, 0, clusters);
+      ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0) << name(clusters);
+      if (testing::kAddressSanitizer) break;
+    }
+  }
+  EXPECT_GT(static_cast<EmulatedDevice&>(*device_).counters().at("linear_in_clusters").launches, 0U);
 }
 
 // A gate of another format than the other factor is multiplied after it, and finds it in the target.

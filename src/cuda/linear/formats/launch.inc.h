@@ -42,7 +42,7 @@ bool launch_held_rows(Stream& stream, const LinearLaunch& launch) {
   stream.launch({.x = std::min(tiles, std::min(room, Kernel::kBlocks) * stream.facts().processors),
                  .threads = Kernel::kThreads,
                  .shared_bytes = shared},
-                Kernel{work, tiles, range_blocks});
+                Kernel{work, tiles, range_blocks, launch.late ? launch.late->rows() : NormedRows{}});
   return true;
 }
 
@@ -52,11 +52,11 @@ void launch_few_rows(Stream& stream, const LinearLaunch& launch) {
   const bool few = panel_tiles(launch.work, 1) * launch.parts < 4 * stream.facts().processors;
   const bool one = launch.work.gated == 0 && (launch.variant.panels > 0 ? launch.variant.panels == 1 : few);
   const bool held = launch.variant.kernel == LinearKernel::kFewRows;
-  if (one) {
-    if (held && launch_held_rows<Format, 1, kForm>(stream, launch)) return;
-    return launch_rows<Format, 1, 1, 1, kForm>(stream, launch);
-  }
-  if (held && launch_held_rows<Format, 2, kForm>(stream, launch)) return;
+  if (held &&
+      (one ? launch_held_rows<Format, 1, kForm>(stream, launch) : launch_held_rows<Format, 2, kForm>(stream, launch)))
+    return;
+  if (launch.late) launch.late->launch(stream);
+  if (one) return launch_rows<Format, 1, 1, 1, kForm>(stream, launch);
   launch_rows<Format, 1, 1, 2, kForm>(stream, launch);
 }
 template <class Format>

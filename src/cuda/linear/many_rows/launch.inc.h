@@ -1,8 +1,9 @@
 // launch_many_rows(), for the files that instantiate it.
 #pragma once
 
-#include "cuda/kernels/linear_of_bf16_rows.h"
-#include "cuda/kernels/linear_of_many_rows.h"
+#include "cuda/kernels/many_rows/linear_in_clusters.h"
+#include "cuda/kernels/many_rows/linear_of_bf16_rows.h"
+#include "cuda/kernels/many_rows/linear_of_many_rows.h"
 #include "cuda/linear/linear_many_rows.h"
 
 namespace quire::cuda {
@@ -19,11 +20,22 @@ inline bool splits_ranges(int64_t tiles, int64_t chunks, int64_t processors) {
          turns(tiles) * (chunks + kFixedChunks);
 }
 
+// Blocks of a cluster; 1: the kernel has none.
+template <class Kernel>
+constexpr int cluster_of() {
+  if constexpr (requires { Kernel::kCluster; }) {
+    return Kernel::kCluster;
+  } else {
+    return 1;
+  }
+}
+
 template <class Kernel>
 void launch_tiles_of_rows(Stream& stream, const LinearLaunch& launch) {
   const LinearVariant& variant = launch.variant;
   const bool usual = variant.kernel == LinearKernel::kUsual;
-  const int panels = panel_tiles(launch.work, Kernel::kPanels);
+  constexpr int kCluster = cluster_of<Kernel>();
+  const int panels = (panel_tiles(launch.work, Kernel::kPanels) + kCluster - 1) / kCluster * kCluster;
   const int row_tiles = (launch.usual_rows + Kernel::kColumns - 1) / Kernel::kColumns;
   const int outputs = panels * Kernel::kPanels * kPanel;
   const size_t partial_bytes =
@@ -34,11 +46,20 @@ void launch_tiles_of_rows(Stream& stream, const LinearLaunch& launch) {
   LinearWork work = launch.work;
   work.ahead = !usual ? variant.ahead : row_tiles <= 2 ? kAhead : 0;
   const auto partials = split ? reinterpret_cast<float*>(stream.scratch()) : nullptr;
-  stream.launch({.x = panels * row_tiles,
-                 .z = split ? kSplits : 1,
-                 .threads = Kernel::kThreads,
-                 .shared_bytes = Kernel::kSharedBytes},
-                Kernel{work, {partials, panels, row_tiles}});
+  const LaunchShape shape{.x = panels * row_tiles,
+                          .z = split ? kSplits : 1,
+                          .threads = Kernel::kThreads,
+                          .shared_bytes = Kernel::kSharedBytes,
+                          .cluster = kCluster};
+  const RowTiles tiles{partials, panels, row_tiles};
+  if constexpr (kCluster > 1) {
+    const BoxMap inputs =
+        stream.device().map_boxes(address_of(work.x.data), work.rows, work.matrices[0].w.blocks * kBlockInputs,
+                                  static_cast<size_t>(work.x.stride), Kernel::kBoxRows);
+    stream.launch(shape, Kernel{inputs, work, tiles});
+  } else {
+    stream.launch(shape, Kernel{work, tiles});
+  }
   if (!split) return;
   stream.launch({.x = (outputs / 4 + FinishSums::kThreads - 1) / FinishSums::kThreads,
                  .y = launch.usual_rows,
@@ -66,6 +87,12 @@ void launch_many_rows(Stream& stream, const LinearLaunch& launch) {
       kCodes == Codes::kU2 || kCodes == Codes::kU3 || kCodes == Codes::kU6 || kCodes == Codes::kFloat4;
   if constexpr (kCodes == Codes::kBf16) {
     const int columns = launch.variant.columns > 0 ? launch.variant.columns : launch.usual_rows <= 64 ? 64 : 128;
+    if (const int cluster = launch.variant.cluster; cluster > 0) {
+      if (columns == 128 && cluster == 2) return launch_tiles_of_rows<LinearInClusters<128, 2>>(stream, launch);
+      if (columns == 128) return launch_tiles_of_rows<LinearInClusters<128, 4>>(stream, launch);
+      if (cluster == 2) return launch_tiles_of_rows<LinearInClusters<256, 2>>(stream, launch);
+      return launch_tiles_of_rows<LinearInClusters<256, 4>>(stream, launch);
+    }
     if (columns == 64) return launch_tiles_of_rows<LinearOfBf16Rows<64>>(stream, launch);
     if (columns == 128) return launch_tiles_of_rows<LinearOfBf16Rows<128>>(stream, launch);
     launch_tiles_of_rows<LinearOfBf16Rows<256>>(stream, launch);

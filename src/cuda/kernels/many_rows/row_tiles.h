@@ -23,15 +23,17 @@ struct RowTile {
   int panel, panel_of_all, row, range_begin, range_end;
 };
 
-// Neighbouring blocks share panels and rows: kRowTilesTogether row tiles for each panel tile. panel: of all matrices.
-template <int kPanels, int kColumns>
+// Neighbouring blocks share panels and rows: kRowTilesTogether row tiles for each panel tile. panel: of all matrices. Blocks of a
+// cluster have the same rows, and neighbouring panels; panel_tiles is then a multiple of kCluster.
+template <int kPanels, int kColumns, int kCluster = 1>
 DEVICE RowTile tile_of_block(const RowTiles& all) {
   constexpr int kRowTilesTogether = 16;
-  const int together = kRowTilesTogether * all.panel_tiles, first = block_x() / together * kRowTilesTogether;
+  const int cluster = block_x() / kCluster, together = kRowTilesTogether * (all.panel_tiles / kCluster);
+  const int first = cluster / together * kRowTilesTogether, within = cluster % together;
   const int tiles = all.row_tiles - first < kRowTilesTogether ? all.row_tiles - first : kRowTilesTogether;
   RowTile tile;
-  tile.panel = tile.panel_of_all = block_x() % together / tiles * kPanels;
-  tile.row = (first + block_x() % together % tiles) * kColumns;
+  tile.panel = tile.panel_of_all = (within / tiles * kCluster + block_x() % kCluster) * kPanels;
+  tile.row = (first + within % tiles) * kColumns;
   tile.range_begin = all.partials != nullptr ? block_z() : 0;
   tile.range_end = all.partials != nullptr ? tile.range_begin + 1 : kSplits;
   return tile;

@@ -1,4 +1,4 @@
-// Linears of many rows with bf16 weights on GPUs with warpgroups (sm_90a).
+// What linears of many rows with bf16 weights share on GPUs with warpgroups (sm_90a): how a block's two computing warpgroups multiply.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/linear.h"
+#include "cuda/kernels/many_rows/row_tiles.h"
 #include "cuda/kernels/products.h"
-#include "cuda/kernels/row_tiles.h"
 #include "cuda/kernels/unroll.h"
 #include "cuda/kernels/weights.h"
 #include "kernels/packed.h"
@@ -18,11 +18,9 @@ namespace quire::cuda {
 // warpgroup brings to shared memory, kStages chunks of 64 inputs deep, in the 128-byte swizzle. Weights go from global memory to
 // the registers that products read, two chunks ahead: only one warp reads them, and shared memory has no time left.
 //
-// Its bits are those of LinearOfManyRows, which does the same for weights that are decoded.
+// The bits are those of LinearOfManyRows, which does the same for weights that are decoded.
 template <int kOfColumns>
-struct LinearOfBf16Rows {
-  static constexpr const char* kName = "linear_of_bf16_rows";
-  static constexpr bool kWaits = true;
+struct Bf16Tiles {
   static constexpr int kComputing = 256, kBringing = 128, kThreads = kComputing + kBringing;
   static constexpr int kPanels = kComputing / 32, kColumns = kOfColumns, kChunkBlocks = 2;
   // With 256 columns registers have room for the sums of one range, and the totals are in shared memory, next to fewer stages.
@@ -32,64 +30,22 @@ struct LinearOfBf16Rows {
   static constexpr int kSharedBytes = kTotalsAt + (kTotalsShared ? kComputing * kSums * 4 : 0);
   static constexpr int kWritten = kTotalsShared ? 128 : kColumns;  // columns of results that are written together
   static_assert(kWritten * kTileFloats<kPanels> * 4 <= kTotalsAt);
-  static constexpr int kRowsPerPass = kBringing / 8, kPasses = kColumns / kRowsPerPass;
   static constexpr int kBlockBytes = static_cast<int>(code_block_bytes(Codes::kBf16));
-
-  LinearWork work;
-  RowTiles tiles;
 
   struct Tile : RowTile {
     int begin, end;  // the chunks of its ranges
   };
 
-  // A meeting of a warpgroup that computes with the one that brings inputs: those of a chunk have come, and the products of the
-  // chunk before the last are done.
-  DEVICE static void meet(int group) {
-    if (group == 0) {
-      sync_part(1, 128 + kBringing);
-    } else {
-      sync_part(2, 128 + kBringing);
-    }
-  }
-
   DEVICE static int first_chunk(const WeightShape& w, int range) {
     return (range_begin(w.blocks, range) + kChunkBlocks - 1) / kChunkBlocks;
   }
-
-  // ---- The warpgroup that brings inputs
-
-  DEVICE void bring(const WeightShape& w, const Tile& tile) const {
-    const int t = thread() - kComputing, piece = t % 8, row = t / 8, rows = work.rows - tile.row;
-    const auto from = work.x.data + (static_cast<ptrdiff_t>(tile.row + row) * work.x.stride + piece * 16);
-    const int to = row * 128 + (piece ^ row % 8) * 16;
-    const auto copy_chunk = [&](int chunk) {
-      if (chunk < tile.end) {
-        const auto stage = shared<uint8_t>(static_cast<size_t>((chunk - tile.begin) % kStages * kStageBytes));
-        const bool exists = 2 * chunk + 1 < w.blocks || piece < 4;
-        UNROLL
-        for (int k = 0; k < kPasses; ++k) {
-          const bool valid = exists && row + k * kRowsPerPass < rows;
-          const auto x = from + (static_cast<ptrdiff_t>(k * kRowsPerPass) * work.x.stride +
-                                 chunk * (kChunkBlocks * kPreparedBlock));
-          copy_async<16>(stage + (to + k * kRowsPerPass * 128), valid ? x : work.x.data, valid);
-        }
-      }
-      commit_copies();
-    };
-    wait_previous();
-    ROLLED
-    for (int k = 0; k < kStages - 2; ++k) copy_chunk(tile.begin + k);
-    ROLLED
-    for (int chunk = tile.begin; chunk < tile.end; ++chunk) {
-      wait_copies<kStages - 3>();
-      fence_shared();
-      meet(0);
-      meet(1);
-      copy_chunk(chunk + kStages - 2);
-    }
+  DEVICE static Tile with_chunks(const RowTile& tile, const WeightShape& w) {
+    return {tile, first_chunk(w, tile.range_begin), first_chunk(w, tile.range_end)};
   }
-
-  // ---- The warpgroups that compute
+  // Where the inputs of a chunk lie in shared memory.
+  DEVICE static Shared<uint8_t> stage_of(const Tile& tile, int chunk) {
+    return shared<uint8_t>(static_cast<size_t>((chunk - tile.begin) % kStages * kStageBytes));
+  }
 
   // The sums of the ranges so far, added in order: in registers, or in shared memory of each thread's own.
   struct Totals {
@@ -153,7 +109,11 @@ struct LinearOfBf16Rows {
     }
   }
 
-  DEVICE void compute(const LinearMatrix& m, const Tile& tile) const {
+  // What a thread of the computing warpgroups does. came(chunk) returns when the inputs of a chunk are in their stage; done(chunk):
+  // the warp reads them no more.
+  template <class Came, class Done>
+  DEVICE static void compute(const LinearWork& work, const RowTiles& tiles, const LinearMatrix& m, const Tile& tile,
+                             const Came& came, const Done& done) {
     const WeightShape& w = m.w;
     const int g = lane() / 4, i = lane() % 4, own = tile.panel + warp();
     const auto codes = m.data + (static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes + w.codes);
@@ -181,8 +141,8 @@ struct LinearOfBf16Rows {
     bool adds = false;
     // Multiplies a chunk, and loads the next but one in place of the weights of the chunk before. Whether it was the last.
     const auto multiply = [&](const Weights& now, Weights& before) {
-      const auto rows = shared<const uint8_t>(static_cast<size_t>((chunk - tile.begin) % kStages * kStageBytes));
-      meet(warp() / 4);
+      const Shared<const uint8_t> rows = stage_of(tile, chunk);
+      came(chunk);
       fence_products();
       UNROLL
       for (int b = 0; b < kChunkBlocks; ++b) {
@@ -193,6 +153,7 @@ struct LinearOfBf16Rows {
       commit_products();
       adds = true;
       wait_products<1>();
+      if (chunk > tile.begin) done(chunk - 1);
       if (chunk + 2 < tile.end) load_chunk(weights_of_lane, chunk + 2, w.blocks, before);
       if (work.ahead > 0) fetch_chunk(chunk + work.ahead);
       if (++chunk < stop) return false;
@@ -215,19 +176,6 @@ struct LinearOfBf16Rows {
       float room[kWritten / 2];
       write_tile<kPanels, kWritten, kComputing>(work, m, tiles, part, totals.get(first / 2, room),
                                                 [] { sync_part(3, kComputing); });
-    }
-  }
-
-  DEVICE void operator()() const {
-    Tile tile{tile_of_block<kPanels, kColumns>(tiles)};
-    const LinearMatrix& m = find_matrix(work, tile.panel, kPanels);
-    tile.begin = first_chunk(m.w, tile.range_begin), tile.end = first_chunk(m.w, tile.range_end);
-    if (warp() < kComputing / 32) {
-      raise_registers<232>();
-      compute(m, tile);
-    } else {
-      lower_registers<40>();
-      bring(m.w, tile);
     }
   }
 };
