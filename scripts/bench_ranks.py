@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares ranks with one team of threads: -tp 2, and two processes under mpirun. With --delay also two hosts with such a cable
-between them (network namespaces, as root), and what the cable costs with the forecast of quire plan -tp 2.
+between them (network namespaces, as root), and what the cable costs with the forecast of quire plan -tp 2 for the latency and the
+bandwidth that are measured between the hosts before.
 
 All take turns, so that whatever else the machine does slows all alike. Quoted are medians, and the range of the ratios of a turn.
 """
@@ -20,13 +21,13 @@ QUIRE = Path("build/release/quire").resolve()
 TESTS = ["prefill", "decode"]
 
 
-def forecast(arguments):
-    """Seconds of a step's gathers, by test."""
+def forecast(arguments, latency, bandwidth):
+    """Seconds of a step's gathers, by test. latency: seconds; bandwidth: bytes a second."""
     tokens = {"prefill": (arguments.prompt, 1), "decode": (arguments.prompt, arguments.output)}
     seconds = {}
     for test, (context, answer) in tokens.items():
         command = [QUIRE, "plan", arguments.model, "-t", "1", "--users", "1", "--context", str(context + answer), "--answer", str(answer), "-tp", "2",
-                   "--rank-latency", f"{arguments.delay}ms", "--rank-bandwidth", str(arguments.gbits), "--json"]
+                   "--rank-latency", f"{1e3 * latency:.3f}ms", "--rank-bandwidth", f"{8e-9 * bandwidth:.3f}", "--json"]
         plan = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         seconds[test] = next(step["gather_seconds"] for step in plan["ranks"]["steps"] if step["step"] == test)
     return seconds
@@ -74,12 +75,13 @@ def main():
         return
     if not MPIRUN or not can_make_hosts():
         sys.exit("two hosts need root and Open MPI: apt-get install libopenmpi-dev openmpi-bin, then ./dev build")
-    foretold = forecast(arguments)
     with tempfile.TemporaryDirectory() as folder, closing(Hosts(2, Path(folder))) as hosts:
         hosts.slow(1, delay=arguments.delay / 1e3, gbits=arguments.gbits)
+        latency, bandwidth = hosts.measure_link(0, 1)
         commands = {"one host": commands["mpirun -n 2"], "two hosts": hosts.mpirun(*bench, "-t", "1")}
         seconds = measure_in_turns(commands, arguments)
-    print(f"two hosts, {arguments.delay:g} ms, {arguments.gbits:g} Gbit/s")
+    foretold = forecast(arguments, latency, bandwidth)
+    print(f"two hosts, {arguments.delay:g} ms, {arguments.gbits:g} Gbit/s; measured {1e3 * latency:.2f} ms, {8e-9 * bandwidth:.2f} Gbit/s in both directions")
     print(f"{'':8} {'ms a step':>10} {'on one host':>12} {'cable costs':>12} {'forecast':>9} {'ratio':>6}")
     for test in TESTS:
         near, far = (1e3 * median(seconds[name][test]) for name in commands)

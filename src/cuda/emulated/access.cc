@@ -128,6 +128,17 @@ void note_request(BlockRunner& runner, RequestLog::Kind kind, size_t offset, siz
   runner.requests(state.warp()).add(kind, state.lane(), offset, bytes);
 }
 
+// A barrier of arrivals of one of the cluster's blocks, at the place where the running block's is.
+size_t arrivals_offset(BlockRunner& runner, const std::byte* at, int block_of_cluster) {
+  if (block_of_cluster < 0 || block_of_cluster >= runner.cluster())
+    runner.fault("block " + std::to_string(block_of_cluster) + " of a cluster of " + std::to_string(runner.cluster()));
+  if (runner.has_ended(block_of_cluster))
+    runner.fault("it arrives at a barrier of block " + std::to_string(block_of_cluster) +
+                 " of the cluster, whose threads have ended: sync_cluster() must come before");
+  constexpr size_t kBarrierBytes = 8;
+  return BlockRunner::shared_begin(block_of_cluster) + check_shared(runner, at, kBarrierBytes, kUsesBarrier);
+}
+
 }  // namespace
 
 void read_global(const void* at, size_t bytes) { check_global(at, bytes, GlobalUse::kRead, kReads); }
@@ -187,21 +198,6 @@ void wait_copies(int groups) {
 
 void sync_cluster(Site site) { running_block().sync_cluster(site); }
 
-namespace {
-
-// A barrier of arrivals of one of the cluster's blocks, at the place where the running block's is.
-size_t arrivals_offset(BlockRunner& runner, const std::byte* at, int block_of_cluster) {
-  if (block_of_cluster < 0 || block_of_cluster >= runner.cluster())
-    runner.fault("block " + std::to_string(block_of_cluster) + " of a cluster of " + std::to_string(runner.cluster()));
-  if (runner.has_ended(block_of_cluster))
-    runner.fault("it arrives at a barrier of block " + std::to_string(block_of_cluster) +
-                 " of the cluster, whose threads have ended: sync_cluster() must come before");
-  constexpr size_t kBarrierBytes = 8;
-  return BlockRunner::shared_begin(block_of_cluster) + check_shared(runner, at, kBarrierBytes, kUsesBarrier);
-}
-
-}  // namespace
-
 void init_arrivals(const std::byte* at, int count) {
   BlockRunner& runner = running_block();
   runner.arrivals().init(arrivals_offset(runner, at, runner.thread().block_of_cluster), count);
@@ -221,23 +217,23 @@ void wait_arrivals(const std::byte* at, int parity, Site site) {
 
 void copy_box(const BoxSource& from, int column, int row, std::byte* to, const std::byte* arrivals, uint32_t blocks) {
   BlockRunner& runner = running_block();
-  constexpr size_t kRowBytes = 128, kPiece = 16, kPieceColumns = 8;  // in the 128-byte swizzle
-  const size_t bytes = static_cast<size_t>(from.box_rows) * kRowBytes;
+  constexpr int kRowBytes = 2 * kBoxColumns, kPieceBytes = 16, kPieceColumns = kPieceBytes / 2;
+  const auto bytes = static_cast<size_t>(from.box_rows * kRowBytes);
   const size_t offset = check_shared(runner, to, bytes, kCopiesTo, false);
   if (offset % 1024 != 0)
     runner.fault("copy_box() to byte " + std::to_string(offset) + "; it must be a multiple of 1024");
   if (blocks == 0 || blocks >> runner.cluster() != 0)
     runner.fault("copy_box() to blocks " + std::to_string(blocks) + " of a cluster of " +
                  std::to_string(runner.cluster()));
-  std::vector<std::byte> box(bytes);
+  std::vector<std::byte> box(bytes);  // zeros
   for (int r = 0; r < from.box_rows && row + r < from.rows; ++r) {
-    for (int piece = 0; piece < kBoxColumns / static_cast<int>(kPieceColumns); ++piece) {
-      const int first = column + piece * static_cast<int>(kPieceColumns), count = std::min(8, from.columns - first);
+    for (int piece = 0; piece < kBoxColumns / kPieceColumns; ++piece) {
+      const int first = column + piece * kPieceColumns, count = std::min(kPieceColumns, from.columns - first);
       if (count <= 0) continue;
-      const std::byte* at = from.data + static_cast<size_t>(row + r) * from.stride + static_cast<size_t>(first) * 2;
-      check_global(at, static_cast<size_t>(count) * 2, GlobalUse::kRead, kCopiesFrom, false);
-      const auto in_row = static_cast<size_t>(piece) * kPiece ^ static_cast<size_t>(r % 8) * kPiece;
-      std::memcpy(box.data() + static_cast<size_t>(r) * kRowBytes + in_row, at, static_cast<size_t>(count) * 2);
+      const std::byte* at = from.data + static_cast<size_t>(row + r) * from.stride + 2 * static_cast<size_t>(first);
+      check_global(at, 2 * static_cast<size_t>(count), GlobalUse::kRead, kCopiesFrom, false);
+      std::memcpy(&box[static_cast<size_t>(r * kRowBytes + (piece ^ r % 8) * kPieceBytes)], at,
+                  2 * static_cast<size_t>(count));
     }
     if (runner.checks().requests) runner.counters().global_sectors += kRowBytes / 32;
   }

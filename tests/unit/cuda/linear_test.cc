@@ -230,11 +230,15 @@ TEST_F(CudaLinear, HasTheSameBitsByEveryVariant) {
 TEST_F(CudaLinear, HasTheSameBitsWhenItPreparesInputs) {
   std::mt19937 random(23);
   DeviceMemory memory(*device_);
-  for (const auto [type, cols, outputs, rows] : {std::tuple{TensorType::BF16, 4160, 16 * 9 + 3, 1},
-                                                 {TensorType::Q4_1, 768, 16 * 37 + 5, 8},
-                                                 {TensorType::Q4_K, 8448, 16 * 5, 2},
-                                                 {TensorType::Q6_K, 768, 37, 3},
-                                                 {TensorType::F16, 77, 20, 5}}) {
+  struct Late {
+    TensorType type;
+    int cols, outputs, rows;
+  };
+  for (const Late& late_case : {Late{TensorType::BF16, 4160, 16 * 9 + 3, 1},
+                                Late{TensorType::Q4_1, 768, 16 * 37 + 5, 8}, Late{TensorType::Q4_K, 8448, 16 * 5, 2},
+                                Late{TensorType::Q6_K, 768, 37, 3}, Late{TensorType::F16, 77, 20, 5}}) {
+    const TensorType type = late_case.type;
+    const int cols = late_case.cols, outputs = late_case.outputs, rows = late_case.rows;
     const auto weights = testing::random_matrix(type, outputs, cols, random);
     const PlacedMatrix w(*device_, weights.matrix);
     const Linear linear{.weight = w.matrix};
