@@ -37,37 +37,6 @@ def can_slow_links():
     return True
 
 
-# Both ends send so many bytes at the same time; prints the sizes, and the mean time of an exchange in seconds. (Whoever is later by a
-# message's way waits for every second one only.) arguments: the other host, or none to listen. Those who wait spin, as ranks do.
-EXCHANGE = """
-import socket, sys, time
-PORT, TURNS = 9999, 40
-if len(sys.argv) == 1:
-    listener = socket.create_server(("", PORT))
-    print("ready", flush=True)
-    link = listener.accept()[0]
-else:
-    link = socket.create_connection((sys.argv[1], PORT))
-link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-link.setblocking(False)
-for size in 64, 1 << 20:
-    data, begun = memoryview(bytes(size)), time.monotonic()
-    for _ in range(TURNS):
-        sent = received = 0
-        while sent < size or received < size:
-            try:
-                sent += link.send(data[sent:]) if sent < size else 0
-            except BlockingIOError:
-                pass
-            try:
-                received += len(link.recv(min(size - received, 1 << 18))) if received < size else 0
-            except BlockingIOError:
-                pass
-    if len(sys.argv) > 1:
-        print(size, (time.monotonic() - begun) / TURNS, flush=True)
-"""
-
-
 class Hosts:
     """folder: for a file that mpirun executes."""
 
@@ -105,12 +74,13 @@ class Hosts:
         return ["ip", "netns", "exec", first, "unshare", "--uts", "sh", "-c", f'hostname {first}; exec "$@"', "sh", *map(str, command)]
 
     def measure_link(self, i, j):
-        """Of two hosts that exchange data as ranks do: the seconds that a small message takes, and the bytes a second of a large one."""
-        python = ["ip", "netns", "exec"], [sys.executable, "-c", EXCHANGE]
-        with subprocess.Popen([*python[0], self.names[i], *python[1]], stdout=subprocess.PIPE, text=True) as listener:
+        """Of two hosts: the seconds that a small message takes, and the bytes a second of large ones, both hosts sending at the same time."""
+        program = [sys.executable, Path(__file__).with_name("exchange_messages.py")]
+        with subprocess.Popen(["ip", "netns", "exec", self.names[i], *program], stdout=subprocess.PIPE, text=True) as listener:
             listener.stdout.readline()
-            output = subprocess.run([*python[0], self.names[j], *python[1], f"10.99.0.{i + 1}"], check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
-        (small, latency), (large, took) = ([float(number) for number in line.split()] for line in output.splitlines())
+            other = ["ip", "netns", "exec", self.names[j], *program, f"10.99.0.{i + 1}"]
+            lines = subprocess.run(other, check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout.splitlines()
+        (small, latency), (large, took) = ([float(number) for number in line.split()] for line in lines)
         return latency, (large - small) / (took - latency)
 
     def cut(self, i):

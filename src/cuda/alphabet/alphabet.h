@@ -51,8 +51,8 @@
 //   int block_of_cluster()                     this block's number among them
 //   sync_cluster()                             all threads of the cluster. A block must not end while another may still use its
 //                                              shared memory
-//   Barriers of arrivals (mbarrier) are 8 bytes of shared memory. A phase ends when all arrivals that it counts, and all bytes that
-//   it expects, have come; what was done before an arrival is seen by those that have waited for the phase.
+//   Barriers of arrivals (mbarrier) are 8 bytes of shared memory. A phase ends when all the arrivals that it counts and all the bytes
+//   that it expects have come. Who has waited for it sees what was done before these arrivals.
 //   init_arrivals(Shared<uint64_t> b, int count)       by one thread, before a sync_cluster()
 //   arrive(b, int block)                               at the barrier of that block of the cluster, in the same place as b
 //   arrive_expecting(b, int bytes)                     at the block's own; the phase ends no sooner than so many bytes have come
@@ -60,7 +60,7 @@
 //   BoxMap                                             a matrix of 2-byte numbers in global memory (Device::map_boxes()), as a
 //                                                      member of a kernel
 //   copy_box(const BoxMap& from, int column, int row, Shared<uint8_t> to, Shared<uint64_t> b, uint32_t blocks)
-//     TMA: 64 columns of BoxMap's rows of a box, from there on, to the same place in each block of the cluster whose bit is set, in
+//     TMA: kBoxColumns, 64, columns of BoxMap's rows of a box, from there on, to the same place in each block of the cluster whose bit is set, in
 //     the 128-byte swizzle of product_rows(); beyond the matrix there are zeros. The bytes arrive at each one's barrier b. to: a
 //     multiple of 1024. No fence_shared() is needed
 //

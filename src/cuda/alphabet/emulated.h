@@ -49,6 +49,7 @@ DEVICE void arrive_expecting(Shared<uint64_t> at, int bytes) { emulated::arrive_
 DEVICE void wait_arrivals(Shared<uint64_t> at, int parity, emulated::Site site = emulated::Site::current()) {
   emulated::wait_arrivals(at.bytes(), parity, site);
 }
+using emulated::kBoxColumns;
 using BoxMap = emulated::BoxSource;
 DEVICE void copy_box(const BoxMap& from, int column, int row, Shared<uint8_t> to, Shared<uint64_t> arrivals,
                      uint32_t blocks) {

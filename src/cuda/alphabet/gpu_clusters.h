@@ -7,6 +7,7 @@
 
 namespace quire::cuda {
 
+inline constexpr int kBoxColumns = 64;
 struct BoxMap {
   CUtensorMap map;
 };

@@ -128,8 +128,12 @@ void BlockRunner::start_cluster(int x, int y, int z) {
     warp.products.reset();
     warp.requests.clear();
   }
-  for (Barriers& of_block : barriers_) of_block.fill({});
-  cluster_barrier_ = {};
+  const auto empty = [](Barrier& barrier) {
+    barrier.count = 0;
+    barrier.waiting.clear();
+  };
+  for (Barriers& of_block : barriers_) std::ranges::for_each(of_block, empty);
+  empty(cluster_barrier_);
   for (int b = 0; b < shape.cluster; ++b)
     std::memset(shared_of(b).data(), static_cast<int>(kPoison), shared_of(b).size());
   if (checks_.races) shadow_.reset(shared_begin(shape.cluster - 1) + static_cast<size_t>(shape.shared_bytes));
@@ -141,10 +145,8 @@ void BlockRunner::start_cluster(int x, int y, int z) {
 
 void BlockRunner::run_cluster() {
   run_warps();
-  const auto all_ended = [this] {
-    return std::ranges::all_of(ended_, [this](int threads) { return threads == block_threads(); });
-  };
-  if (!failure_ && !all_ended()) failure_ = std::make_exception_ptr(DeviceFault(describe_waiting()));
+  const bool all_ended = std::ranges::all_of(ended_, [this](int threads) { return threads == block_threads(); });
+  if (!failure_ && !all_ended) failure_ = std::make_exception_ptr(DeviceFault(describe_waiting()));
   if (failure_) {
     abandon();
     std::rethrow_exception(failure_);

@@ -109,7 +109,7 @@ class GpuDevice final : public Device {
     BoxMap box{};
     const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
     const cuuint64_t strides[] = {stride};
-    const cuuint32_t box_sizes[] = {64, static_cast<cuuint32_t>(box_rows)}, steps[] = {1, 1};
+    const cuuint32_t box_sizes[] = {kBoxColumns, static_cast<cuuint32_t>(box_rows)}, steps[] = {1, 1};
     const CUresult result =
         encode_map()(&box.map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<std::byte*>(data), sizes, strides,
                      box_sizes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,

@@ -8,6 +8,7 @@
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/attention_call.h"
 #include "cuda/kernels/unroll.h"
+#include "cuda/kernels/warp_sums.h"
 #include "kernels/types.h"
 
 namespace quire::cuda {
@@ -53,10 +54,6 @@ struct AttendPlain {
 
   DEVICE static float largest_of_warp(float x) {
     for (int mask = 16; mask > 0; mask /= 2) x = max_of(x, shuffle_xor(x, mask));
-    return x;
-  }
-  DEVICE static float sum_of_warp(float x) {
-    for (int mask = 16; mask > 0; mask /= 2) x = x + shuffle_xor(x, mask);
     return x;
   }
 

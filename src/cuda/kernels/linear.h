@@ -46,7 +46,7 @@ struct LinearWork {
   int32_t rows = 0;
   PreparedRows x;
   int32_t gated = 0;  // 1: the matrices have `up`
-  int32_t ahead = 0;  // LinearOfBf16Rows: how many chunks of weights are on their way to the L2 cache
+  int32_t ahead = 0;  // Bf16Tiles: how many chunks of weights are on their way to the L2 cache
   LinearParts parts;
 };
 

@@ -10,6 +10,7 @@
 #include "cuda/kernels/normed_eights.h"
 #include "cuda/kernels/prepared_row.h"
 #include "cuda/kernels/unroll.h"
+#include "cuda/kernels/warp_sums.h"
 #include "cuda/kernels/weights.h"
 #include "kernels/packed.h"
 
@@ -109,8 +110,7 @@ struct LinearOfFewRows {
         float sum = 0;
         for (int eight = k % parts * 32 + lane(); eight < eights; eight += kPreparingThreads)
           late.add_squares(late.load(late.x.row(r), eight), eight, 0, sum);
-        UNROLL
-        for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+        sum = sum_of_warp(sum);
         if (lane() == 0) squares[r * 32 + k % parts] = sum;
       }
       sync_block();
@@ -118,12 +118,8 @@ struct LinearOfFewRows {
     ROLLED
     for (int r = 0; r < work.rows; ++r) {
       float factor = 1;
-      if (late.norm != NormKind::kNone) {
-        float sum = lane() < parts ? float(squares[r * 32 + lane()]) : 0.0f;
-        UNROLL
-        for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
-        factor = late.factor(sum);
-      }
+      if (late.norm != NormKind::kNone)
+        factor = late.factor(sum_of_warp(lane() < parts ? float(squares[r * 32 + lane()]) : 0.0f));
       const auto to = own() + r * pitch(range_blocks);
       ROLLED
       for (int first = 4 * begin; first < 4 * end; first += 32) {  // whole warps

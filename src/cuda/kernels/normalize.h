@@ -7,6 +7,7 @@
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/row_access.h"
 #include "cuda/kernels/unroll.h"
+#include "cuda/kernels/warp_sums.h"
 #include "kernels/types.h"
 
 namespace quire::cuda {
@@ -44,9 +45,7 @@ struct NormalizeRows {
 
   // The sum of the members' chains. use: 0 or 1, of the shared memory.
   static DEVICE float sum_of(const float (&chains)[4], int use) {
-    float sum = (chains[0] + chains[1]) + (chains[2] + chains[3]);
-    UNROLL
-    for (int distance = 16; distance > 0; distance /= 2) sum += shuffle_xor(sum, distance);
+    float sum = sum_of_warp((chains[0] + chains[1]) + (chains[2] + chains[3]));
     if constexpr (!kOfWarp) {
       const Shared<float> of_warps = shared<float>(static_cast<size_t>(use * kWarps) * sizeof(float));
       if (lane() == 0) of_warps[warp()] = sum;

@@ -7,6 +7,7 @@
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/codes.h"
 #include "cuda/kernels/unroll.h"
+#include "cuda/kernels/warp_sums.h"
 #include "kernels/packed.h"
 
 namespace quire::cuda {
@@ -16,16 +17,12 @@ inline constexpr int kReducedFloats = 64;
 
 // The sum over all threads of a block of whole warps. The order of additions is fixed by the number of threads.
 DEVICE float sum_over_block(float v) {
-  UNROLL
-  for (int mask = 16; mask > 0; mask /= 2) v += shuffle_xor(v, mask);
+  v = sum_of_warp(v);
   const auto sums = shared<float>(0);
   sync_block();  // nobody reads what is there any more
   if (lane() == 0) sums[warp()] = v;
   sync_block();
-  float sum = lane() < threads() / 32 ? float(sums[lane()]) : 0.0f;
-  UNROLL
-  for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
-  return sum;
+  return sum_of_warp(lane() < threads() / 32 ? float(sums[lane()]) : 0.0f);
 }
 
 // Eight inputs as products read them. Words j are inputs 2 j and 2 j + 1.

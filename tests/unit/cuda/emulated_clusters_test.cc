@@ -194,6 +194,22 @@ TEST_F(EmulatedClusters, FindCopiesThatAreReadOrOverwrittenEarly) {
   EXPECT_THAT(fault(copies(true, 1024, 0, 1)), HasSubstr("waiting for wait_arrivals()"));
   EXPECT_THAT(fault(copies(true, 1024, 512, 3)), HasSubstr("copy_box() to byte 512"));
   EXPECT_THAT(fault(copies(true, 1024, 0, 7)), HasSubstr("copy_box() to blocks 7"));
+  // Again, while the other block may still read what came first.
+  EXPECT_THAT(fault([map] {
+                const auto all = shared<uint8_t>(0);
+                if (thread() == 0) init_arrivals(arrivals(), 1);
+                sync_cluster();
+                for (int round = 0; round < 2; ++round) {
+                  if (thread() == 0) {
+                    arrive_expecting(arrivals(), 1024);
+                    if (block_of_cluster() == 0) copy_box(map, 0, 0, all, arrivals(), 3);
+                  }
+                  wait_arrivals(arrivals(), round);
+                  if (block_of_cluster() == 1) (void)load<4>(all);
+                }
+                sync_cluster();
+              }),
+              HasSubstr("byte 0 of shared memory, "));
   // Twice to the same place, with nothing between.
   EXPECT_THAT(fault([map] {
                 const auto all = shared<uint8_t>(0);

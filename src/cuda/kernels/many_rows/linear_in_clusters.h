@@ -35,14 +35,15 @@ struct LinearInClusters {
 
   // By one thread: this block's part of all chunks.
   DEVICE void bring(const Tile& tile) const {
-    constexpr int kChunkInputs = kChunkBlocks * kBlockInputs, kBoxBytes = All::kStageBytes / kCluster;
+    constexpr int kBoxBytes = All::kStageBytes / kCluster;
+    static_assert(kChunkBlocks * kBlockInputs == kBoxColumns);
     const int own = block_of_cluster();
     ROLLED
     for (int chunk = tile.begin; chunk < tile.end; ++chunk) {
       const int n = chunk - tile.begin, stage = n % All::kStages, round = n / All::kStages;
       if (round > 0) wait_arrivals(read(stage), (round - 1) % 2);
       arrive_expecting(came(stage), All::kStageBytes);
-      copy_box(inputs, chunk * kChunkInputs, tile.row + own * kBoxRows, All::stage_of(tile, chunk) + own * kBoxBytes,
+      copy_box(inputs, chunk * kBoxColumns, tile.row + own * kBoxRows, All::stage_of(tile, chunk) + own * kBoxBytes,
                came(stage), (1u << kCluster) - 1);
     }
   }

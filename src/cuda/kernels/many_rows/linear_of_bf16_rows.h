@@ -21,6 +21,7 @@ struct LinearOfBf16Rows {
   static constexpr const char* kName = "linear_of_bf16_rows";
   static constexpr bool kWaits = true;
   static constexpr int kThreads = All::kThreads, kPanels = All::kPanels, kColumns = All::kColumns;
+  static constexpr int kCluster = 1;  // blocks run alone
   static constexpr int kChunkBlocks = All::kChunkBlocks, kSharedBytes = All::kSharedBytes;
   static constexpr int kRowsPerPass = All::kBringing / 8, kPasses = kColumns / kRowsPerPass;
 

@@ -35,6 +35,7 @@ struct LinearOfManyRows {
   static constexpr int kThreads = kGroups * 128;
   static constexpr int kPanels = kGroups * 4;
   static constexpr int kColumns = 128;
+  static constexpr int kCluster = 1;  // blocks run alone
   static constexpr int kChunkBlocks = 2;
   static constexpr int kWeightTermsHere = kWeightTerms<kCodes, 1>;
   static constexpr int kInputBytes = kColumns * kChunkBlocks * kPreparedBlock;

@@ -20,21 +20,11 @@ inline bool splits_ranges(int64_t tiles, int64_t chunks, int64_t processors) {
          turns(tiles) * (chunks + kFixedChunks);
 }
 
-// Blocks of a cluster; 1: the kernel has none.
-template <class Kernel>
-constexpr int cluster_of() {
-  if constexpr (requires { Kernel::kCluster; }) {
-    return Kernel::kCluster;
-  } else {
-    return 1;
-  }
-}
-
 template <class Kernel>
 void launch_tiles_of_rows(Stream& stream, const LinearLaunch& launch) {
   const LinearVariant& variant = launch.variant;
   const bool usual = variant.kernel == LinearKernel::kUsual;
-  constexpr int kCluster = cluster_of<Kernel>();
+  constexpr int kCluster = Kernel::kCluster;
   const int panels = (panel_tiles(launch.work, Kernel::kPanels) + kCluster - 1) / kCluster * kCluster;
   const int row_tiles = (launch.usual_rows + Kernel::kColumns - 1) / Kernel::kColumns;
   const int outputs = panels * Kernel::kPanels * kPanel;
