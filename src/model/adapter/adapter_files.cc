@@ -31,7 +31,7 @@ void check_tensor(const TensorView& t, const std::string& file) {
                       quire::name(t.type));
 }
 
-std::string module_of(std::string_view tensor, std::string_view ending, std::string_view prefix) {
+std::string adapted_module(std::string_view tensor, std::string_view ending, std::string_view prefix) {
   tensor.remove_suffix(ending.size());
   return std::string(tensor.starts_with(prefix) ? tensor.substr(prefix.size()) : tensor);
 }
@@ -41,7 +41,7 @@ void add_magnitudes(std::span<const TensorView> tensors, const std::string& file
   for (const TensorView& t : tensors) {
     if (!t.name.ends_with(kMagnitude)) continue;
     check_tensor(t, file);
-    const std::string module = module_of(t.name, kMagnitude, kPeftPrefix);
+    const std::string module = adapted_module(t.name, kMagnitude, kPeftPrefix);
     const auto pair = std::ranges::find(pairs, module, &AdapterPair::module);
     if (pair == pairs.end()) throw invalid("{}: {} has magnitudes, but no matrices", file, quote(module));
     if (t.shape != std::vector<uint64_t>{pair->up->shape[0]})
@@ -67,7 +67,7 @@ std::vector<AdapterPair> pair_tensors(std::span<const TensorView> tensors, const
     if (t.shape.size() != 2 || t.shape[0] == 0 || t.shape[1] == 0 || t.shape[is_down ? 0 : 1] > kMostRank)
       throw invalid("{}: tensor {} has shape {}, which is no matrix of a LoRA adapter", file, quote(name),
                     shape_text(t.shape));
-    const std::string module = module_of(name, endings.down, prefix);
+    const std::string module = adapted_module(name, endings.down, prefix);
     AdapterPair& pair = pairs.try_emplace(module, AdapterPair{module, nullptr, nullptr, 1}).first->second;
     (is_down ? pair.down : pair.up) = &t;
   }

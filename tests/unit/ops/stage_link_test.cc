@@ -18,7 +18,7 @@
 namespace quire {
 namespace {
 
-constexpr int kStages = 3, kStepRows = 40;
+constexpr int kStages = 3, kLinkRows = 40;
 constexpr int kPartCols[] = {5, 8};
 
 // Rows of two parts, with a stride of their own.
@@ -29,7 +29,7 @@ struct BorderRows {
   BorderRows() {
     for (const int cols : kPartCols) {
       const auto stride = static_cast<size_t>(cols + 3);
-      parts.push_back({memory.emplace_back(kStepRows * stride, -1.0f).data(), cols, stride});
+      parts.push_back({memory.emplace_back(kLinkRows * stride, -1.0f).data(), cols, stride});
     }
   }
   // f(number, where it is) for all numbers of `rows` rows, the first of which is row `first` of the step.
@@ -73,7 +73,7 @@ TEST(ProcessStages, HandRowsOnAsTheyAre) {
     const auto member = group.of(stage);
     ProcessStages link(*member);
     EXPECT_EQ(pass_steps(stage, link), 0);
-    EXPECT_EQ(link.sent_bytes(), stage < kStages - 1 ? 20 * kStepRows * 13 * sizeof(float) : 0);
+    EXPECT_EQ(link.sent_bytes(), stage < kStages - 1 ? 20 * kLinkRows * 13 * sizeof(float) : 0);
   });
 }
 
@@ -84,7 +84,7 @@ TEST(LocalStages, HandRowsOnAsTheyAre) {
   CpuBackend cpu("auto", team);
   Backend* const backends[] = {&cpu, &cpu, &cpu};
   for (const bool spins : {false, true}) {
-    LocalStages stages(backends, widths, kStepRows, spins);
+    LocalStages stages(backends, widths, kLinkRows, spins);
     for (int step = 0; step < 20; ++step) {
       run_stages([&](int stage) {
         for (const auto& [first, rows] : {std::pair{0, 1}, {1, 7}, {8, 32}}) {
@@ -100,9 +100,9 @@ TEST(LocalStages, HandRowsOnAsTheyAre) {
         }
       });
     }
-    EXPECT_EQ(stages.of(0).sent_bytes(), 20 * kStepRows * 13 * sizeof(float));
+    EXPECT_EQ(stages.of(0).sent_bytes(), 20 * kLinkRows * 13 * sizeof(float));
     EXPECT_EQ(stages.of(2).sent_bytes(), 0u);
-    EXPECT_EQ(LocalStages::memory_bytes(widths, kStepRows), 2 * kStepRows * 13 * sizeof(float));
+    EXPECT_EQ(LocalStages::memory_bytes(widths, kLinkRows), 2 * kLinkRows * 13 * sizeof(float));
   }
 }
 
@@ -113,12 +113,12 @@ TEST(LocalStages, HandRowsOnBetweenMemories) {
   testing::FencedBackend fenced(cpu);
   Backend* const backends[] = {&cpu, &fenced, &cpu};
   const int widths[] = {13, 13};
-  LocalStages stages(backends, widths, kStepRows, false);
+  LocalStages stages(backends, widths, kLinkRows, false);
   BorderRows sent, received;
   std::vector<BackendMemory> memory;
   std::vector<Rows> inside;
   for (const Rows& part : sent.parts) {
-    memory.emplace_back(fenced, kStepRows * part.stride * sizeof(float));
+    memory.emplace_back(fenced, kLinkRows * part.stride * sizeof(float));
     inside.push_back({reinterpret_cast<float*>(memory.back().data()), part.cols, part.stride});
   }
   for (const auto& [first, rows] : {std::pair{0, 1}, {1, 7}, {8, 32}}) {
@@ -138,7 +138,7 @@ TEST(LocalStages, EndWaitsOnceOneHasGivenUp) {
   Team team(1);
   CpuBackend cpu("auto", team);
   Backend* const backends[] = {&cpu, &cpu, &cpu};
-  LocalStages stages(backends, widths, kStepRows, false);
+  LocalStages stages(backends, widths, kLinkRows, false);
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> gone{0};
     run_stages([&](int stage) {

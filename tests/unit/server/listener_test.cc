@@ -18,7 +18,7 @@ ServerOptions on_socket(const std::string& path) {
   return options;
 }
 
-std::string error_of(const ServerOptions& options) {
+std::string listening_error(const ServerOptions& options) {
   try {
     Server server(options);
     return "none";
@@ -43,7 +43,7 @@ TEST(Listener, ServesAUnixSocketAndRemovesIt) {
     struct stat status {};
     ASSERT_EQ(::stat(path.c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777, 0660u);
-    EXPECT_NE(error_of(on_socket(path)).find("is listening"), std::string::npos);
+    EXPECT_NE(listening_error(on_socket(path)).find("is listening"), std::string::npos);
     running.model.endless = true;
     client.send(HttpClient::request("POST", kChatPath, chat_body(R"("max_tokens": 1000000)")));
     ASSERT_TRUE(eventually([&] { return running.model.running() == 1; }));
@@ -65,11 +65,11 @@ TEST(Listener, ReplacesASocketFileThatNobodyListensOn) {
   RunningServer running(on_socket(path));
   EXPECT_EQ(HttpClient(path).get("/health").status, 200);
   const std::string file = folder.write("file", "text");
-  EXPECT_NE(error_of(on_socket(file)).find("not a socket"), std::string::npos);
+  EXPECT_NE(listening_error(on_socket(file)).find("not a socket"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(file));
-  EXPECT_NE(error_of(on_socket(folder.path(std::string(200, 'x')))).find("at most"), std::string::npos);
-  EXPECT_NE(error_of(on_socket(folder.path("no/socket"))).find("--uds"), std::string::npos);
-  EXPECT_NE(error_of(on_socket("")).find("--host"), std::string::npos);
+  EXPECT_NE(listening_error(on_socket(folder.path(std::string(200, 'x')))).find("at most"), std::string::npos);
+  EXPECT_NE(listening_error(on_socket(folder.path("no/socket"))).find("--uds"), std::string::npos);
+  EXPECT_NE(listening_error(on_socket("")).find("--host"), std::string::npos);
 }
 
 TEST(Listener, ServesSeveralHostsOnOnePort) {

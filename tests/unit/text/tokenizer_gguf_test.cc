@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-std::string error_of(Sample s) {
+std::string error_of_gguf(Sample s) {
   try {
     s.make();
   } catch (const Error& e) {
@@ -181,7 +181,7 @@ TEST(GgufTokenizer, RefusesABrokenVocabulary) {
   const auto broken = [](auto change) {
     Sample s = byte_level();
     change(s);
-    return error_of(std::move(s));
+    return error_of_gguf(std::move(s));
   };
   EXPECT_NE(broken([](Sample& s) { s.vocabulary.model = "rwkv"; }).find("the tokenizer \"rwkv\""), std::string::npos);
   EXPECT_NE(broken([](Sample& s) { s.vocabulary.pre = "new"; }).find("unknown pre-tokenizer \"new\""),
@@ -208,7 +208,7 @@ TEST(GgufTokenizer, RefusesAWordPieceVocabularyWithoutItsTokens) {
   const auto broken = [](auto change) {
     Sample s = word_piece({"▁a"});
     change(s.vocabulary);
-    return error_of(std::move(s));
+    return error_of_gguf(std::move(s));
   };
   // The defaults are BERT's: 100, 101 and 102.
   EXPECT_NE(broken([](GgufVocabulary& v) { v.bos.reset(); }).find("tokenizer.ggml.bos_token_id"), std::string::npos);
