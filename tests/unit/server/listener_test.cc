@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "base/error.h"
+#include "error_of.h"
 #include "unit/server/running_server.h"
 #include "unit/server/temporary_files.h"
 
@@ -18,13 +18,8 @@ ServerOptions on_socket(const std::string& path) {
   return options;
 }
 
-std::string listening_error(const ServerOptions& options) {
-  try {
-    Server server(options);
-    return "none";
-  } catch (const Error& error) {
-    return error.what();
-  }
+std::string listening_error(const std::string& path) {
+  return error_of([&] { Server server(on_socket(path)); });
 }
 
 TEST(Listener, ServesAUnixSocketAndRemovesIt) {
@@ -43,7 +38,7 @@ TEST(Listener, ServesAUnixSocketAndRemovesIt) {
     struct stat status {};
     ASSERT_EQ(::stat(path.c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777, 0660u);
-    EXPECT_NE(listening_error(on_socket(path)).find("is listening"), std::string::npos);
+    EXPECT_NE(listening_error(path).find("is listening"), std::string::npos);
     running.model.endless = true;
     client.send(HttpClient::request("POST", kChatPath, chat_body(R"("max_tokens": 1000000)")));
     ASSERT_TRUE(eventually([&] { return running.model.running() == 1; }));
@@ -65,11 +60,11 @@ TEST(Listener, ReplacesASocketFileThatNobodyListensOn) {
   RunningServer running(on_socket(path));
   EXPECT_EQ(HttpClient(path).get("/health").status, 200);
   const std::string file = folder.write("file", "text");
-  EXPECT_NE(listening_error(on_socket(file)).find("not a socket"), std::string::npos);
+  EXPECT_NE(listening_error(file).find("not a socket"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(file));
-  EXPECT_NE(listening_error(on_socket(folder.path(std::string(200, 'x')))).find("at most"), std::string::npos);
-  EXPECT_NE(listening_error(on_socket(folder.path("no/socket"))).find("--uds"), std::string::npos);
-  EXPECT_NE(listening_error(on_socket("")).find("--host"), std::string::npos);
+  EXPECT_NE(listening_error(folder.path(std::string(200, 'x'))).find("at most"), std::string::npos);
+  EXPECT_NE(listening_error(folder.path("no/socket")).find("--uds"), std::string::npos);
+  EXPECT_NE(listening_error("").find("--host"), std::string::npos);
 }
 
 TEST(Listener, ServesSeveralHostsOnOnePort) {
