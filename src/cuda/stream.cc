@@ -59,52 +59,49 @@ const std::byte* Stream::place_bytes(std::span<const std::byte> bytes) {
   return memory_ + at;
 }
 
-void Stream::exchange(size_t bytes) { exchanges_.push_back({launches_.size(), bytes}); }
-
-void Stream::discard() noexcept {
+void Stream::start() {
+  if (launches_.empty()) return;
+  if (used_ > uploaded_) device_.upload_in_order(memory_ + uploaded_, host_ + uploaded_, used_ - uploaded_);
+  uploaded_ = used_;
+  if (graphs_) {
+    graphs_->run(launches_);
+  } else {
+    device_.run(launches_);
+  }
   launches_.clear();
-  exchanges_.clear();
-  used_ = 0;
+  part_ = std::min(kGrowth * part_, GraphCache::kMostLaunches);
+}
+
+void Stream::exchange(size_t bytes) {
+  start();
+  ranks_->exchange(bytes);
+}
+
+void Stream::forget() {
+  launches_.clear();
+  part_ = kFirstPart;
+  used_ = uploaded_ = 0;
   ++step_;
   placed_.clear();
 }
 
-void Stream::run_launches(std::span<const Launch> launches) {
-  if (launches.empty()) return;
-  if (graphs_) {
-    graphs_->run(launches);
-  } else {
-    device_.run(launches);
-  }
-}
-
-void Stream::run_all() {
-  if (used_ > 0) device_.upload_in_order(memory_, host_, used_);
-  const std::span<const Launch> all = launches_;
-  size_t begin = 0;
-  for (const Exchange& exchange : exchanges_) {
-    run_launches(all.subspan(begin, exchange.launches - begin));
-    ranks_->exchange(exchange.bytes);
-    begin = exchange.launches;
-  }
-  run_launches(all.subspan(begin));
-  device_.finish();
-}
-
 void Stream::finish() {
-  if (!launches_.empty() || !exchanges_.empty()) {
-    try {
-      run_all();
-    } catch (...) {
-      try {
-        device_.finish();       // what has been started still uses `host_`
-      } catch (const Error&) {  // a lost device: nothing runs on it
-      }
-      discard();
-      throw;
-    }
+  try {
+    start();
+    device_.finish();
+  } catch (...) {
+    discard();
+    throw;
   }
-  discard();
+  forget();
+}
+
+void Stream::discard() noexcept {
+  try {
+    device_.finish();       // what has been started still uses `host_`
+  } catch (const Error&) {  // a lost device: nothing runs on it
+  }
+  forget();
 }
 
 }  // namespace quire::cuda

@@ -1,5 +1,6 @@
-// The launches of a step, and the values of the host that they read. They run when finish() is called: all at once, by a
-// graph of the device if the same launches have been seen before.
+// The launches of a step, and the values of the host that they read. They are started in a few parts, so that the device computes
+// the first ones while the host still makes the others: each part by a graph of the device if the same launches have been seen
+// before.
 #pragma once
 
 #include <cstddef>
@@ -35,10 +36,12 @@ class Stream {
   const DeviceFacts& facts() const { return device_.facts(); }
   Device& device() { return device_; }
 
+  // Throws Error (kResource): the device has failed. Then, as after an exception from exchange(), the caller discards.
   template <class Kernel>
   void launch(const LaunchShape& shape, const Kernel& kernel) {
     if (shape.x == 0 || shape.y == 0 || shape.z == 0) return;
     launches_.push_back(make_launch(shape, kernel));
+    if (launches_.size() == part_) start();
   }
 
   // Where launches before the next finish() find these values, at a multiple of 16 bytes. Equal values share their place.
@@ -57,13 +60,12 @@ class Stream {
 
   const VariantTable* variants() const { return variants_; }
   RankGather* ranks() const { return ranks_; }  // nullptr: there are no others
-  // RankGather::exchange(), between the launches before and after.
+  // RankGather::exchange(), between the launches before and after. Throws Error (kResource); RankGone: another rank has failed.
   void exchange(size_t bytes);
 
-  // Runs what has been launched and waits for it. Throws Error (kResource): the device has failed; RankGone: another rank has. What
-  // has been launched is then forgotten.
+  // Waits until all that has been launched has run. Throws Error (kResource), and has then given up the launches.
   void finish();
-  // Forgets what has been launched since the last finish(): it never runs.
+  // Gives up the launches since the last finish(): those that have not been started never run, and none runs when it returns.
   void discard() noexcept;
 
  private:
@@ -71,14 +73,13 @@ class Stream {
     uint64_t hash;
     size_t at, bytes;
   };
-  struct Exchange {
-    size_t launches;  // that come before
-    size_t bytes;
-  };
+  // The host makes a launch in half a microsecond, and a GPU takes some microseconds for one. So while it computes the first part,
+  // the host makes a much larger second one. Not many parts: the last launch of one ends before the next part's first begins.
+  static constexpr size_t kFirstPart = 32, kGrowth = 8;
 
   const std::byte* place_bytes(std::span<const std::byte> bytes);
-  void run_all();
-  void run_launches(std::span<const Launch> launches);
+  void start();
+  void forget();
 
   Device& device_;
   const std::unique_ptr<GraphCache> graphs_;  // nullptr: without graphs
@@ -86,11 +87,11 @@ class Stream {
   RankGather* const ranks_;
   const VariantTable* const variants_;
   std::byte* scratch_ = nullptr;
-  std::vector<Launch> launches_;
-  std::vector<Exchange> exchanges_;
-  std::byte* host_ = nullptr;    // [kPlaces] of values
-  std::byte* memory_ = nullptr;  // their places on the device
-  size_t used_ = 0;
+  std::vector<Launch> launches_;  // that have not been started
+  size_t part_ = kFirstPart;      // launches after which they are
+  std::byte* host_ = nullptr;     // [kPlaces] of values
+  std::byte* memory_ = nullptr;   // their places on the device
+  size_t used_ = 0, uploaded_ = 0;
   uint64_t step_ = 1;
   std::vector<Placed> placed_;
 };

@@ -10,6 +10,7 @@
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/emulated/device.h"
 #include "cuda/graph_cache.h"
+#include "quire/error.h"
 #include "unit/cuda/device_values.h"
 #include "unit/cuda/forwarding_device.h"
 
@@ -72,6 +73,66 @@ class CountingDevice final : public ForwardingDevice {
 
   size_t launched = 0, recorded = 0, graphs = 0;
 };
+
+// The launches after which a step's first part is started, and some more.
+constexpr size_t kFirstPart = 32, kMore = 8;
+
+TEST(Stream, StartsThePartsOfAStepWhileItIsMade) {
+  EmulatedDevice emulated;
+  CountingDevice device(emulated);
+  const OnDevice<float> x(emulated, std::vector<float>(32, 1.0f));
+  Stream stream(device, true);
+  for (size_t step = 0; step < 3; ++step) {
+    device.launched = device.recorded = device.graphs = 0;
+    const size_t& started = step == 0 ? device.launched : device.graphs;
+    const size_t first = step == 0 ? kFirstPart : 1, second = step == 0 ? kMore : 1;
+    for (size_t i = 1; i <= kFirstPart + kMore; ++i) {
+      scale(stream, x, 2);
+      EXPECT_EQ(started, i < kFirstPart ? 0 : first) << step << " " << i;
+    }
+    stream.finish();
+    EXPECT_EQ(started, first + second) << step;
+    EXPECT_EQ(device.recorded, step == 1 ? 2u : 0u);
+  }
+}
+
+TEST(Stream, BringsValuesThatAreMadeAfterTheFirstPart) {
+  EmulatedDevice device;
+  const OnDevice<float> x(device, std::vector<float>(32, 1.0f));
+  Stream stream(device, true);
+  float expected = 1;
+  for (const float last : {3.0f, 5.0f, 7.0f}) {
+    for (size_t i = 0; i < kFirstPart; ++i) scale(stream, x, i % 2 == 0 ? 2 : 0.5f);
+    scale(stream, x, last);
+    stream.finish();
+    EXPECT_EQ(x.values(), std::vector<float>(32, expected *= last));
+  }
+}
+
+TEST(Stream, DiscardsWhatHasNotBeenStarted) {
+  EmulatedDevice device;
+  const OnDevice<float> x(device, std::vector<float>(32, 1.0f));
+  Stream stream(device, true);
+  for (size_t i = 0; i < kFirstPart + kMore; ++i) scale(stream, x, i < kFirstPart ? 1 : 2);
+  stream.discard();
+  EXPECT_EQ(x.values(), std::vector<float>(32, 1.0f));  // nothing runs any more: they can be read
+  for (size_t i = 0; i < kMore; ++i) scale(stream, x, 2);
+  EXPECT_EQ(x.values(), std::vector<float>(32, 1.0f));  // the next step has a first part of its own
+  stream.finish();
+  EXPECT_EQ(x.values(), std::vector<float>(32, 256.0f));
+}
+
+TEST(Stream, ForgetsAStepWhosePartFails) {
+  EmulatedDevice device;
+  const OnDevice<float> x(device, std::vector<float>(32, 1.0f));
+  Stream stream(device, true);
+  device.inject({.launch = 3, .allocation = {}});
+  size_t made = 0;
+  EXPECT_THROW(for (; made < kFirstPart; ++made) scale(stream, x, 2), Error);
+  EXPECT_EQ(made, kFirstPart - 1);
+  stream.discard();  // of a lost device
+  EXPECT_THROW(stream.finish(), Error);
+}
 
 // Launches that differ from those of other numbers.
 std::vector<Launch> launches_of(int number, size_t count = 1) {
