@@ -272,10 +272,21 @@ void ModelBench::run_test(const BenchTest& test, int tokens) {
   for_steps(test, tokens, [&](const ForwardInput& step) { compute(step); });
 }
 
+// What greedy requests need of a device's logits.
+void ModelBench::pick_best() {
+  if (!model_.executor().picks_logits()) return;
+  const auto wanted = std::ranges::count(input_.rows, true, &Row::wants_logits);
+  input_.picks.assign(static_cast<size_t>(wanted), Pick{.best = 1});
+}
+
 template <class Step>
 void ModelBench::for_steps(const BenchTest& test, int tokens, const Step& step) {
   if (test.kind == BenchTest::Kind::kDecode) {
-    for (int i = 0; i < tokens; ++i) step(next_tokens(test.batch, test.depth + i, test.adapters));
+    for (int i = 0; i < tokens; ++i) {
+      next_tokens(test.batch, test.depth + i, test.adapters);
+      pick_best();
+      step(input_);
+    }
     return;
   }
   const int most = model_.plan.limits.max_rows;
@@ -283,6 +294,7 @@ void ModelBench::for_steps(const BenchTest& test, int tokens, const Step& step) 
     const int count = std::min(most, tokens - at);
     chunk(0, test.depth + at, count, test.adapters);
     input_.rows.back().wants_logits = model_.target.config.has_logits && at + count == tokens;
+    pick_best();
     step(input_);
   }
 }
@@ -304,14 +316,13 @@ const ForwardInput& ModelBench::chunk(int sequence, int from, int count, int ada
   return input_;
 }
 
-const ForwardInput& ModelBench::next_tokens(int sequences, int position, int adapters) {
+void ModelBench::next_tokens(int sequences, int position, int adapters) {
   input_.rows.clear();
   input_.spans.clear();
   for (int s = 0; s < sequences; ++s) {
     input_.spans.push_back(span(s, s, 1, position, adapters));
     input_.rows.push_back({token(s, position), position, true});
   }
-  return input_;
 }
 
 // Tests go back to earlier positions with a later state: as fast, though not the right tokens.

@@ -58,7 +58,8 @@ size_t bench_cache_bytes(std::span<const BenchTest> tests, const CacheLayout& la
 void reserve_cache(EngineOptions& engine, std::span<const BenchTest> tests);
 
 // Each sequence has its own pages and a fixed pseudo-random token at each position, so tests can share the cache
-// contents. Timed runs do not sample, as in llama-bench; profiled runs sample greedily.
+// contents. Timed runs do not sample, as in llama-bench; profiled runs sample greedily. A device picks the best tokens either way,
+// and brings no other logits to the host.
 class ModelBench {
  public:
   // Fills the cache to the depth that the tests need. Throws Error if it is too small. The model must outlive it.
@@ -84,7 +85,8 @@ class ModelBench {
   void for_steps(const BenchTest& test, int tokens, const Step& step);
   Span span(int sequence, int row, int rows, int position, int adapters) const;
   const ForwardInput& chunk(int sequence, int from, int count, int adapters = 0);
-  const ForwardInput& next_tokens(int sequences, int position, int adapters);
+  void next_tokens(int sequences, int position, int adapters);
+  void pick_best();
   Work work_of(const ForwardInput& step) const;
   std::span<float> compute(const ForwardInput& step);
   GatherCounts gather_counts() const;
