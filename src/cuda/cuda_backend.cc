@@ -99,6 +99,10 @@ std::span<std::byte> CudaBackend::view(std::byte* from, size_t bytes, HostCopy& 
   return to;
 }
 
+void CudaBackend::upload(std::span<const std::byte> from, std::byte* to) {
+  device_->upload(to, from.data(), from.size());
+}
+
 void CudaBackend::read(std::byte* from, std::span<std::byte> to) { device_->download(to.data(), from, to.size()); }
 
 void CudaBackend::copy(std::byte* to, const std::byte* from, size_t bytes) { device_->copy(to, from, bytes); }

@@ -46,7 +46,10 @@ class CudaBackend final : public Backend {
   std::byte* allocate_host(size_t bytes) override;
   void free_host(std::byte* memory, size_t bytes) override;
   std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) override;
+  void upload(std::span<const std::byte> from, std::byte* to) override;
   void read(std::byte* from, std::span<std::byte> to) override;
+  bool pin(std::span<std::byte> host) override { return device_->pin(host.data(), host.size()); }
+  void unpin(std::span<std::byte> host) override { device_->unpin(host.data()); }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) override;
 

@@ -39,6 +39,9 @@ class Device {
   // Memory of the host that upload() and download() are fastest with.
   virtual std::byte* allocate_host(size_t bytes) = 0;
   virtual void free_host(std::byte* memory) = 0;
+  // Makes other memory of the host as fast, for all devices, until unpin(). false: it cannot be.
+  virtual bool pin(std::byte* memory, size_t bytes) = 0;
+  virtual void unpin(std::byte* memory) = 0;
   // Return when it is done.
   virtual void upload(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void download(std::byte* to, const std::byte* from, size_t bytes) = 0;

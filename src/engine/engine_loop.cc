@@ -1,5 +1,7 @@
 #include "engine/engine_loop.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cassert>
 #include <exception>
@@ -52,6 +54,19 @@ std::unique_ptr<RecordingExecutor> open_recorder(const LoadedModel& model) {
                                                              .limits = model.plan.limits});
 }
 
+// The memory that pages are copied to when they leave the cache, and from when they come back.
+std::vector<PinnedMemory> pin_pages(Backend& backend, const PageCache& cache, const PageLoader& loader) {
+  std::vector<PinnedMemory> pinned;
+  const PageStore* const store = cache.shared().store();
+  if (!store) return pinned;
+  for (const std::span<std::byte> memory : {store->host_memory(), loader.buffers()}) {
+    if (memory.empty() || pinned.emplace_back(backend, memory).pinned()) continue;
+    spdlog::warn("{} MiB of host memory for pages cannot be pinned; copies between it and the device are slower",
+                 memory.size() >> 20);
+  }
+  return pinned;
+}
+
 }  // namespace
 
 EngineLoop::EngineLoop(LoadedModel& model)
@@ -63,6 +78,7 @@ EngineLoop::EngineLoop(LoadedModel& model)
       orders_(recorder_ ? static_cast<Executor&>(*recorder_) : model.executor()),
       cache_(orders_, model.cache, page_cache_options(model.options, model.cache_identity)),
       loader_(cache_, orders_),
+      pinned_(pin_pages(model.runtime.backend(), cache_, loader_)),
       roster_(cache_, shares_, limits_.max_running, trace_.get()),
       draft_stage_(model.options, model.draft_model.get(), model.text_drafters.get(), model.runtime.team,
                    model.target.config.vocab),

@@ -22,6 +22,7 @@
 #include "engine/step_builder.h"
 #include "engine/trace/engine_trace.h"
 #include "engine/watch/engine_watch.h"
+#include "ops/backend_memory.h"
 
 namespace quire {
 
@@ -90,6 +91,7 @@ class EngineLoop {
   Orders orders_;
   PageCache cache_;
   PageLoader loader_;
+  const std::vector<PinnedMemory> pinned_;  // of stored pages
   TenantShares shares_;
   Roster roster_;
   DraftStage draft_stage_;

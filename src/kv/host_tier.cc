@@ -1,7 +1,6 @@
 #include "kv/host_tier.h"
 
 #include <cassert>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -31,8 +30,7 @@ std::optional<std::span<const std::byte>> HostTier::find(PageKey key) {
   return std::span<const std::byte>(slot->memory, page_bytes_);
 }
 
-bool HostTier::put(PageKey key, std::span<const std::byte> page, bool queue) {
-  assert(page.size() == page_bytes_);
+bool HostTier::put(PageKey key, const Fill& fill, bool queue) {
   const bool room = queued_.size() < queued_pages_;
   if (const auto found = index_.find(key); found != index_.end()) {
     const auto slot = found->second;
@@ -49,9 +47,9 @@ bool HostTier::put(PageKey key, std::span<const std::byte> page, bool queue) {
   if (!queues && kept_.size() == kept_pages_) drop_oldest();
 
   const auto slot = free_.begin();  // exists, because both lists are within their bounds
+  if (!fill({slot->memory, page_bytes_})) return true;
   slot->key = key;
   slot->queued = queues;
-  std::memcpy(slot->memory, page.data(), page_bytes_);
   Index::node_type node = std::move(spare_nodes_.back());
   spare_nodes_.pop_back();
   node.key() = key;

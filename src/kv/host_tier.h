@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <optional>
 #include <span>
@@ -24,9 +25,13 @@ class HostTier {
   // The page's bytes, valid until the next put() or written(); empty if it is not here. Counts as a use.
   std::optional<std::span<const std::byte>> find(PageKey key);
 
-  // Keeps a copy of the page if it is not here yet, and queues it if `queue`. Returns false if it should have been
-  // queued but the queue is full; it is kept nevertheless, if kept pages are configured.
-  bool put(PageKey key, std::span<const std::byte> page, bool queue);
+  // Keeps what fill() writes, if the page is not here yet, and queues it if `queue`; fill() returns false if it cannot. Returns
+  // false if the page should have been queued but the queue is full; it is kept nevertheless, if kept pages are configured.
+  using Fill = std::function<bool(std::span<std::byte> page)>;
+  bool put(PageKey key, const Fill& fill, bool queue);
+
+  // Of all pages.
+  std::span<std::byte> memory() const { return {memory_.data(), memory_.size()}; }
 
   struct Queued {
     PageKey key;

@@ -7,7 +7,6 @@
 #include <cassert>
 #include <cmath>
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -16,7 +15,6 @@
 
 #include "base/signals.h"
 #include "kv/disk_tier.h"
-#include "kv/host_tier.h"
 #include "kv/page_file.h"
 
 namespace quire {
@@ -274,36 +272,41 @@ bool PageStore::answered(uint64_t question) const {
   return state_->answers >= question;
 }
 
-void PageStore::put(PageKey key, std::span<const std::byte> page) {
+void PageStore::put(PageKey key, const Fill& fill) {
   State& s = *state_;
   const bool to_disk = s.tier && !s.tier->find(key);
   const bool queue = to_disk && s.tier->accepts();
   {
     const std::lock_guard lock(s.mutex);
-    const bool queued = s.host->put(key, page, queue);
+    const bool queued = s.host->put(key, fill, queue);
     s.dropped += to_disk && !(queue && queued);
   }
   if (queue) s.work.notify_one();
 }
 
-PageStore::Load PageStore::load(PageKey key, std::span<std::byte> out, uint64_t ticket) {
+bool PageStore::use_host_page(PageKey key, const Use& use) {
+  const std::lock_guard lock(state_->mutex);
+  const auto page = state_->host->find(key);
+  if (page) use(*page);
+  return page.has_value();
+}
+
+bool PageStore::load(PageKey key, std::span<std::byte> out, uint64_t ticket) {
   State& s = *state_;
   assert(out.size() == s.options.page_bytes);
+  // A shared tier may have what nobody has asked for: some parts of a checkpoint of which others are there.
+  if (!s.tier || !(is_shared() ? s.tier->answers() : s.tier->find(key))) return false;
   {
     const std::lock_guard lock(s.mutex);
-    if (const auto page = s.host->find(key)) {
-      std::memcpy(out.data(), page->data(), page->size());
-      return Load::kDone;
-    }
-    // A shared tier may have what nobody has asked for: some parts of a checkpoint of which others are there.
-    if (!s.tier || !(is_shared() ? s.tier->answers() : s.tier->find(key))) return Load::kMissing;
     s.done.reserve(s.done.size() + s.pending + 1);  // may throw, so it happens on the caller's thread
     s.reads.push_back({key, out, ticket});
     ++s.pending;
   }
   s.work.notify_one();
-  return Load::kPending;
+  return true;
 }
+
+std::span<std::byte> PageStore::host_memory() const { return state_->host->memory(); }
 
 void PageStore::completed(std::vector<Completed>& out) {
   const std::lock_guard lock(state_->mutex);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kv/host_tier.h"
 #include "kv/page_key.h"
 #include "kv/page_tier.h"
 
@@ -42,8 +43,8 @@ struct PageStoreOptions {
   Warn warn;
 };
 
-// Thread-safe. Memory for pages is allocated in the constructor only. find, ask, put and load never touch files or the
-// network and, in steady state, never allocate: a thread of the store does that. A stored page may disappear at any
+// Thread-safe. Memory for pages is allocated in the constructor only. find, ask, put, use_host_page and load never touch files or
+// the network and, in steady state, never allocate: a thread of the store does that. A stored page may disappear at any
 // time (evicted, dropped, its file damaged), but a page that is returned is byte for byte what was put.
 class PageStore {
  public:
@@ -69,17 +70,25 @@ class PageStore {
   uint64_t ask(std::span<const PageKey> keys);
   bool answered(uint64_t question) const;
 
-  // Copies the page (page_bytes) into the host tier, and queues it for the disk tier if it is not there. If the queue
-  // is full, the page is not written to disk (Stats::dropped).
-  void put(PageKey key, std::span<const std::byte> page);
+  // Functions that are given a page (page_bytes) of the host tier where it is, so that nothing is copied twice. They are called at
+  // most once, under the store's lock: they must not call the store.
+  using Fill = HostTier::Fill;
+  using Use = std::function<void(std::span<const std::byte> page)>;
+  // Has fill() write the page into the host tier, unless it is there, and queues it for the disk tier if it is not there. If the
+  // queue is full, the page is not written to disk (Stats::dropped). If fill() cannot write it, the page is not stored.
+  void put(PageKey key, const Fill& fill);
+  // Whether the host tier has the page, which use() then gets.
+  bool use_host_page(PageKey key, const Use& use);
 
   // The owner of the memory that loads write to. It must not be freed while a hanging read may still write to it.
   void keep_alive(std::shared_ptr<const void> memory);
 
-  // kDone: `out` (page_bytes) holds the page. kPending: it is being read into `out`, which must stay valid and must not
-  // be read until completed() returns the ticket. kMissing: nothing happened.
-  enum class Load { kDone, kPending, kMissing };
-  Load load(PageKey key, std::span<std::byte> out, uint64_t ticket);
+  // Begins to read a page that the host tier lacks into `out` (page_bytes), which must stay valid and must not be read until
+  // completed() returns the ticket. false: there is no such page, and nothing happened.
+  bool load(PageKey key, std::span<std::byte> out, uint64_t ticket);
+
+  // The memory of the host tier's pages.
+  std::span<std::byte> host_memory() const;
 
   struct Completed {
     uint64_t ticket;

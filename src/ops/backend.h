@@ -198,8 +198,13 @@ class Backend {
   // The bytes for the host: where they are, if it can read them there, else a copy in `copy`. Valid as long as both are. The
   // host may change them, which may change the memory or not.
   virtual std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) = 0;
-  // The bytes to memory of the host.
+  // Bytes from memory of the host, and to it.
+  virtual void upload(std::span<const std::byte> from, std::byte* to);
   virtual void read(std::byte* from, std::span<std::byte> to);
+  // Makes upload() and read() as fast as they can be with this memory of the host, until unpin(). false: it cannot, and they are as
+  // before. PinnedMemory calls both.
+  virtual bool pin(std::span<std::byte> host);
+  virtual void unpin(std::span<std::byte> host);
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
   // to [rows.size()]: these rows of a packed matrix, packed alike. Rows ascend.
   virtual void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) = 0;

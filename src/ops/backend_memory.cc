@@ -55,6 +55,23 @@ std::span<std::byte> HostCopy::room(Backend& backend, size_t bytes) {
 std::byte* Backend::allocate_host(size_t bytes) { return new std::byte[bytes]; }
 void Backend::free_host(std::byte* memory, size_t) { delete[] memory; }
 
+void Backend::upload(std::span<const std::byte> from, std::byte* to) {
+  write(to, from.size(), [&](std::span<std::byte> host) { std::memcpy(host.data(), from.data(), from.size()); });
+}
+
+bool Backend::pin(std::span<std::byte>) { return true; }
+void Backend::unpin(std::span<std::byte>) {}
+
+PinnedMemory::PinnedMemory(Backend& backend, std::span<std::byte> host)
+    : backend_(!host.empty() && backend.pin(host) ? &backend : nullptr), host_(host) {}
+
+PinnedMemory::~PinnedMemory() {
+  if (backend_) backend_->unpin(host_);
+}
+
+PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
+    : backend_(std::exchange(other.backend_, nullptr)), host_(other.host_) {}
+
 void Backend::read(std::byte* from, std::span<std::byte> to) {
   HostCopy copy;
   std::memcpy(to.data(), view(from, to.size(), copy).data(), to.size());

@@ -47,6 +47,22 @@ class HostCopy {
   size_t size_ = 0;
 };
 
+// Memory of the host that a backend has pinned (Backend::pin()), if it could.
+class PinnedMemory {
+ public:
+  // The backend must outlive it, and so must the memory.
+  PinnedMemory(Backend& backend, std::span<std::byte> host);
+  ~PinnedMemory();
+  PinnedMemory(PinnedMemory&& other) noexcept;
+  PinnedMemory& operator=(PinnedMemory&&) = delete;
+
+  bool pinned() const { return backend_ != nullptr; }
+
+ private:
+  Backend* backend_;
+  std::span<std::byte> host_;
+};
+
 // Numbers that all rows share, such as the weights of a norm. Copies share their memory.
 class Vector {
  public:

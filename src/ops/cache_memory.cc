@@ -1,7 +1,6 @@
 #include "ops/cache_memory.h"
 
 #include <cassert>
-#include <cstring>
 #include <utility>
 
 #include "ops/backend.h"
@@ -40,15 +39,14 @@ std::span<std::byte> CacheMemory::bytes_of(const CachePlace& place) const {
   return (place.of_state ? state(place.index) : unit(place.index)).subspan(place.offset, place.size);
 }
 
-std::span<const std::byte> CacheMemory::read(const CachePlace& place, HostCopy& copy) const {
-  const auto bytes = bytes_of(place);
-  return backend_.view(bytes.data(), bytes.size(), copy);
+void CacheMemory::read(const CachePlace& place, std::span<std::byte> to) const {
+  assert(to.size() == place.size);
+  backend_.read(bytes_of(place).data(), to);
 }
 
 void CacheMemory::write(const CachePlace& place, std::span<const std::byte> bytes) const {
   assert(bytes.size() == place.size);
-  backend_.write(bytes_of(place).data(), bytes.size(),
-                 [&](std::span<std::byte> to) { std::memcpy(to.data(), bytes.data(), bytes.size()); });
+  backend_.upload(bytes, bytes_of(place).data());
 }
 
 }  // namespace quire

@@ -37,8 +37,8 @@ class CacheMemory {
   std::span<std::byte> state(int slot) const;             // all layers'
 
   void copy(CacheCopy copy) const;
-  // Valid until the next change of the place, or the next call with the same `copy`.
-  std::span<const std::byte> read(const CachePlace& place, HostCopy& copy) const;
+  // to [place.size]
+  void read(const CachePlace& place, std::span<std::byte> to) const;
   void write(const CachePlace& place, std::span<const std::byte> bytes) const;
 
   int units() const { return shape_.units; }

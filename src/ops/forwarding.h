@@ -134,7 +134,10 @@ class ForwardingBackend : public Backend {
   std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) override {
     return inner_.view(from, bytes, copy);
   }
+  void upload(std::span<const std::byte> from, std::byte* to) override { inner_.upload(from, to); }
   void read(std::byte* from, std::span<std::byte> to) override { inner_.read(from, to); }
+  bool pin(std::span<std::byte> host) override { return inner_.pin(host); }
+  void unpin(std::span<std::byte> host) override { inner_.unpin(host); }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override { inner_.copy(to, from, bytes); }
   void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) override {
     inner_.take_rows(from, rows, to);

@@ -48,6 +48,7 @@ class EmulatedDevice final : public Device {
   // By their types: a template has many of one name.
   std::map<const KernelEntry*, KernelCounters> counters_by_entry() const;
   void reset_counters();
+  size_t pinned_bytes() const;
   void inject(const EmulatedFailures& failures);
   // From now on all functions but those that free throw Error (kResource).
   void lose();
@@ -59,6 +60,8 @@ class EmulatedDevice final : public Device {
   void free(std::byte* memory) override;
   std::byte* allocate_host(size_t bytes) override;
   void free_host(std::byte* memory) override;
+  bool pin(std::byte* memory, size_t bytes) override;
+  void unpin(std::byte* memory) override;  // throws DeviceFault: it is not pinned
   void upload(std::byte* to, const std::byte* from, size_t bytes) override;
   void download(std::byte* to, const std::byte* from, size_t bytes) override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
@@ -82,6 +85,7 @@ class EmulatedDevice final : public Device {
   bool lost_ = false;
   EmulatedFailures failures_;
   std::map<const KernelEntry*, KernelCounters> counters_;
+  std::map<const std::byte*, size_t> pinned_;  // bytes
   emulated::GlobalMemory memory_;
   emulated::BlockRunner blocks_;
 };

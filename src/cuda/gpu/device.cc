@@ -99,6 +99,13 @@ class GpuDevice final : public Device {
     return static_cast<std::byte*>(memory);
   }
   void free_host(std::byte* memory) override { cudaFreeHost(memory); }
+  bool pin(std::byte* memory, size_t bytes) override {
+    use();
+    if (cudaHostRegister(memory, bytes, cudaHostRegisterPortable) == cudaSuccess) return true;
+    cudaGetLastError();
+    return false;
+  }
+  void unpin(std::byte* memory) override { cudaHostUnregister(memory); }
 
   void upload(std::byte* to, const std::byte* from, size_t bytes) override { transfer(to, from, bytes, "be written"); }
   void download(std::byte* to, const std::byte* from, size_t bytes) override { transfer(to, from, bytes, "be read"); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 namespace quire {
 namespace {
@@ -20,6 +21,10 @@ PageLoader::PageLoader(PageCache& cache, Orders& orders) : cache_(cache), orders
   slots_.resize(kSlots);
   buffers_ = std::make_shared<LargeBuffer>(memory_bytes(cache.shared().blob_bytes()));
   cache.shared().store()->keep_alive(buffers_);
+}
+
+std::span<std::byte> PageLoader::buffers() const {
+  return buffers_ ? std::span(buffers_->data(), buffers_->size()) : std::span<std::byte>();
 }
 
 std::span<std::byte> PageLoader::buffer(size_t slot) const {
@@ -56,20 +61,18 @@ void PageLoader::request(Sequence& s) {
     const bool unit = load.next < load.end;
     const int page = unit ? load.next : load.end - 1;
     Slot slot{s.id, load.epoch, page, unit ? load.next_group : -1, unit ? -1 : load.next_part, true};
-    const PageKey& key = page_key(s, page);
-    switch (cache_.shared().store()->load(unit ? unit_key(key, slot.group) : checkpoint_key(key, slot.part),
-                                          buffer(free), free)) {
-      case PageStore::Load::kMissing:
-        load.end = page;
-        return;
-      case PageStore::Load::kDone:
-        take(s, slot, free);
-        ++copied_;
-        break;
-      case PageStore::Load::kPending:
-        slots_[free] = slot;
-        ++load.pending;
-        break;
+    const PageKey& of_page = page_key(s, page);
+    const PageKey key = unit ? unit_key(of_page, slot.group) : checkpoint_key(of_page, slot.part);
+    PageStore& store = *cache_.shared().store();
+    const auto take_host_page = [&](std::span<const std::byte> bytes) { take(s, slot, bytes); };
+    if (store.use_host_page(key, std::ref(take_host_page))) {
+      ++copied_;
+    } else if (store.load(key, buffer(free), free)) {
+      slots_[free] = slot;
+      ++load.pending;
+    } else {
+      load.end = page;
+      return;
     }
     if (!unit) {
       ++load.next_part;
@@ -98,16 +101,15 @@ bool PageLoader::advance(Sequence& s) {
   return load.end == load.wanted && load.next_part < load.parts;
 }
 
-// Copies a buffer to its place.
-void PageLoader::take(const Sequence& s, const Slot& slot, size_t at) {
-  const auto from = buffer(at);
+// Copies a unit, or a part of a state, to its place.
+void PageLoader::take(const Sequence& s, const Slot& slot, std::span<const std::byte> bytes) {
   if (slot.group >= 0) {
-    orders_.write({.group = slot.group, .index = kernel_unit(s.pages.unit(slot.group, slot.page)), .size = from.size()},
-                  from);
+    const int unit = kernel_unit(s.pages.unit(slot.group, slot.page));
+    orders_.write({.group = slot.group, .index = unit, .size = bytes.size()}, bytes);
   } else {
-    const size_t begin = static_cast<size_t>(slot.part) * from.size();
-    const size_t size = std::min(from.size(), cache_.shared().state_bytes() - begin);
-    orders_.write({.of_state = true, .index = s.cached.state.slot, .offset = begin, .size = size}, from.first(size));
+    const size_t begin = static_cast<size_t>(slot.part) * bytes.size();
+    const size_t size = std::min(bytes.size(), cache_.shared().state_bytes() - begin);
+    orders_.write({.of_state = true, .index = s.cached.state.slot, .offset = begin, .size = size}, bytes.first(size));
   }
 }
 
@@ -150,7 +152,7 @@ void PageLoader::poll(const std::function<Sequence*(SequenceId)>& find) {
     PageLoad& load = s->cached.load;
     --load.pending;
     if (done.ok) {
-      take(*s, slot, done.ticket);
+      take(*s, slot, buffer(done.ticket));
     } else {
       load.end = std::min(load.end, slot.page);
     }

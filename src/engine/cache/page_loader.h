@@ -33,6 +33,7 @@ class PageLoader {
 
   // Size of the read buffers.
   static size_t memory_bytes(size_t page_bytes);
+  std::span<std::byte> buffers() const;
 
  private:
   struct Slot {  // what a read buffer is for
@@ -50,7 +51,7 @@ class PageLoader {
   std::span<std::byte> buffer(size_t slot) const;
   void request(Sequence& s);
   bool advance(Sequence& s);
-  void take(const Sequence& s, const Slot& slot, size_t at);
+  void take(const Sequence& s, const Slot& slot, std::span<const std::byte> bytes);
   void give_up(Sequence& s);
   bool finish(Sequence& s);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 #include <utility>
 
 #include "engine/cache/page_loader.h"
@@ -67,7 +68,6 @@ SharedPages::SharedPages(Orders& orders, const CacheShape& shape, const PageCach
   auto store = store_options(options, shape.layout);
   if (!store) return;
   store_ = std::make_unique<PageStore>(std::move(*store));
-  if (has_states_) last_part_.resize(blob_bytes_);
 }
 
 PrefixTree::Node SharedPages::insert(Sequence& s, PrefixTree::Node parent, int page, std::span<const UnitId> units) {
@@ -103,26 +103,25 @@ void SharedPages::keep_unit(PageKey key, int group, UnitId unit) {
   if (!store_) return;
   key = unit_key(key, group);
   if (store_->find(key) != PageStore::Tier::kNone) return;
-  const auto bytes = orders_.read({.group = group, .index = kernel_unit(unit), .size = unit_bytes_});
-  if (!bytes.empty()) store_->put(key, bytes);
+  const auto read = [&](std::span<std::byte> page) {
+    return orders_.read({.group = group, .index = kernel_unit(unit), .size = unit_bytes_}, page);
+  };
+  store_->put(key, std::ref(read));
 }
 
 int SharedPages::state_parts() const { return static_cast<int>((state_bytes_ + blob_bytes_ - 1) / blob_bytes_); }
 
 void SharedPages::keep_checkpoint(PageKey key, int slot) {
   if (!store_) return;
-  std::span<const std::byte> rest = orders_.read({.of_state = true, .index = slot, .size = state_bytes_});
-  for (int part = 0; !rest.empty(); ++part) {
+  for (int part = 0; part < state_parts(); ++part) {
     const PageKey blob = checkpoint_key(key, part);
-    const auto bytes = rest.first(std::min(rest.size(), blob_bytes_));
-    rest = rest.subspan(bytes.size());
     if (store_->find(blob) != PageStore::Tier::kNone) continue;
-    if (bytes.size() == blob_bytes_) {
-      store_->put(blob, bytes);
-    } else {
-      std::copy(bytes.begin(), bytes.end(), last_part_.begin());
-      store_->put(blob, last_part_);
-    }
+    const size_t begin = static_cast<size_t>(part) * blob_bytes_, size = std::min(blob_bytes_, state_bytes_ - begin);
+    const auto read = [&](std::span<std::byte> page) {
+      std::ranges::fill(page.subspan(size), std::byte{0});
+      return orders_.read({.of_state = true, .index = slot, .offset = begin, .size = size}, page.first(size));
+    };
+    store_->put(blob, std::ref(read));
   }
 }
 

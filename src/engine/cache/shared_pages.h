@@ -106,7 +106,6 @@ class SharedPages {
   SlotPool checkpoints_;
   PrefixTree tree_;
   std::unique_ptr<PageStore> store_;
-  std::vector<std::byte> last_part_;  // the last part of a state, padded to a blob
   uint64_t evicted_ = 0;
 };
 

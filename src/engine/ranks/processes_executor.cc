@@ -90,13 +90,13 @@ void ProcessesExecutor::commit(const CacheChanges& changes) {
   });
 }
 
-std::span<const std::byte> ProcessesExecutor::read(const CachePlace& place) {
-  if (place.of_state && !has_stages_) return local_.read(place);  // all ranks have the same
+void ProcessesExecutor::read(const CachePlace& place, std::span<std::byte> to) {
+  assert(to.size() == place.size);
+  if (place.of_state && !has_stages_) return local_.read(place, to);  // all ranks have the same
   attempt([&] {
     order(kRead, to_json(place));
-    share_unit(place);
+    share_unit(place, to);
   });
-  return unit_;
 }
 
 void ProcessesExecutor::write(const CachePlace& place, std::span<const std::byte> bytes) {
@@ -136,7 +136,7 @@ bool ProcessesExecutor::carry_out(std::span<const std::byte> encoded) {
   } else if (what == kCommit) {
     local_.commit(read_changes(json));
   } else if (what == kRead) {
-    share_unit(read_place(json));
+    share_unit(read_place(json), {});
   } else if (what == kWrite) {
     take(read_place(json), message.bytes);
   } else if (what == kBeat) {
@@ -148,27 +148,27 @@ bool ProcessesExecutor::carry_out(std::span<const std::byte> encoded) {
   return true;
 }
 
-// Every rank sends its parts; unit_ gets all of them.
-void ProcessesExecutor::share_unit(const CachePlace& place) {
+// Every rank sends its parts. to: all of them; empty: they are not wanted here.
+void ProcessesExecutor::share_unit(const CachePlace& place, std::span<std::byte> to) {
   std::vector<size_t> sizes(static_cast<size_t>(group_.ranks()));
   own_part_.clear();
   parts_.for_each(place, [&](int rank, const CachePlace& part, size_t) {
     sizes[static_cast<size_t>(rank)] += part.size;
     if (rank != group_.rank()) return;
-    const std::span<const std::byte> bytes = local_.read(part);
-    own_part_.insert(own_part_.end(), bytes.begin(), bytes.end());
+    own_part_.resize(own_part_.size() + part.size);
+    local_.read(part, std::span(own_part_).last(part.size));
   });
   all_parts_.resize(std::reduce(sizes.begin(), sizes.end()));
   group_.exchange(own_part_, sizes, all_parts_);
+  if (to.empty()) return;
   std::vector<size_t> next(sizes.size());  // where each rank's next part lies
   std::exclusive_scan(sizes.begin(), sizes.end(), next.begin(), size_t{0});
   const auto own = static_cast<size_t>(group_.rank());
   std::ranges::copy(own_part_, all_parts_.begin() + static_cast<ptrdiff_t>(next[own]));
-  unit_.assign(place.size, std::byte{0});
+  std::ranges::fill(to, std::byte{0});
   parts_.for_each(place, [&](int rank, const CachePlace& part, size_t at) {
     size_t& from = next[static_cast<size_t>(rank)];
-    std::copy_n(all_parts_.begin() + static_cast<ptrdiff_t>(from), part.size,
-                unit_.begin() + static_cast<ptrdiff_t>(at));
+    std::copy_n(all_parts_.begin() + static_cast<ptrdiff_t>(from), part.size, to.begin() + static_cast<ptrdiff_t>(at));
     from += part.size;
   });
 }

@@ -52,7 +52,7 @@ class ProcessesExecutor final : public Executor {
   void launch(const ForwardInput& input) override;
   const ForwardOutput& wait() override { return has_stages_ ? output_ : local_.wait(); }
   void commit(const CacheChanges& changes) override;
-  std::span<const std::byte> read(const CachePlace& place) override;
+  void read(const CachePlace& place, std::span<std::byte> to) override;
   void write(const CachePlace& place, std::span<const std::byte> bytes) override;
   std::string_view lost() const override { return lost_; }
   // Finds out whether all others answer.
@@ -66,7 +66,7 @@ class ProcessesExecutor final : public Executor {
   void attempt(const Work& work);
   void order(const char* what, Json json, std::span<const std::byte> bytes = {});
   bool carry_out(std::span<const std::byte> message);
-  void share_unit(const CachePlace& place);
+  void share_unit(const CachePlace& place, std::span<std::byte> to);
   void take(const CachePlace& place, std::span<const std::byte> bytes);
   void answer_beat();
   void send_output();
@@ -81,7 +81,7 @@ class ProcessesExecutor final : public Executor {
   LocalExecutor local_;
   uint64_t orders_ = 0;
   std::string lost_;
-  std::vector<std::byte> own_part_, all_parts_, unit_, message_;
+  std::vector<std::byte> own_part_, all_parts_, message_;
   ForwardOutput output_;  // of the last stage
   std::vector<float> logits_;
 };

@@ -24,13 +24,13 @@ void RanksExecutor::commit(const CacheChanges& changes) {
   group_.run([&](int rank) { executors_[static_cast<size_t>(rank)]->commit(changes); });
 }
 
-std::span<const std::byte> RanksExecutor::read(const CachePlace& place) {
-  if (place.of_state) return executors_[0]->read(place);  // all ranks have the same
-  read_.assign(place.size, std::byte{0});
+void RanksExecutor::read(const CachePlace& place, std::span<std::byte> to) {
+  assert(to.size() == place.size);
+  if (place.of_state) return executors_[0]->read(place, to);  // all ranks have the same
+  std::ranges::fill(to, std::byte{0});
   parts_.for_each(place, [&](int rank, const CachePlace& part, size_t at) {
-    std::ranges::copy(executors_[static_cast<size_t>(rank)]->read(part), read_.begin() + static_cast<ptrdiff_t>(at));
+    executors_[static_cast<size_t>(rank)]->read(part, to.subspan(at, part.size));
   });
-  return read_;
 }
 
 void RanksExecutor::write(const CachePlace& place, std::span<const std::byte> bytes) {

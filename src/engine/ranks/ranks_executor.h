@@ -32,14 +32,13 @@ class RanksExecutor final : public Executor {
   const ForwardOutput& wait() override { return executors_[0]->wait(); }
   bool picks_logits() const override { return executors_[0]->picks_logits(); }
   void commit(const CacheChanges& changes) override;
-  std::span<const std::byte> read(const CachePlace& place) override;
+  void read(const CachePlace& place, std::span<std::byte> to) override;
   void write(const CachePlace& place, std::span<const std::byte> bytes) override;
 
  private:
   RankGroup& group_;
   const RankParts parts_;
   std::vector<std::unique_ptr<LocalExecutor>> executors_;  // by rank
-  std::vector<std::byte> read_;
 };
 
 }  // namespace quire

@@ -45,12 +45,12 @@ void StagesExecutor::commit(const CacheChanges& changes) {
   group_.run([&](int stage) { executors_[static_cast<size_t>(stage)]->commit(changes); });
 }
 
-std::span<const std::byte> StagesExecutor::read(const CachePlace& place) {
-  read_.assign(place.size, std::byte{0});
+void StagesExecutor::read(const CachePlace& place, std::span<std::byte> to) {
+  assert(to.size() == place.size);
+  std::ranges::fill(to, std::byte{0});
   caches_.for_each(place, [&](int stage, const CachePlace& part, size_t at) {
-    std::ranges::copy(executors_[static_cast<size_t>(stage)]->read(part), read_.begin() + static_cast<ptrdiff_t>(at));
+    executors_[static_cast<size_t>(stage)]->read(part, to.subspan(at, part.size));
   });
-  return read_;
 }
 
 void StagesExecutor::write(const CachePlace& place, std::span<const std::byte> bytes) {

@@ -38,14 +38,13 @@ class StagesExecutor final : public Executor {
   void launch(const ForwardInput& input) override;
   const ForwardOutput& wait() override { return last().wait(); }
   void commit(const CacheChanges& changes) override;
-  std::span<const std::byte> read(const CachePlace& place) override;
+  void read(const CachePlace& place, std::span<std::byte> to) override;
   void write(const CachePlace& place, std::span<const std::byte> bytes) override;
 
  private:
   StageGroup& group_;
   const RankParts caches_;
   std::vector<std::unique_ptr<LocalExecutor>> executors_;  // by stage
-  std::vector<std::byte> read_;
 };
 
 }  // namespace quire

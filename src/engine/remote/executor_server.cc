@@ -53,7 +53,10 @@ class Server {
     } else if (what == kCommit) {
       executor_.commit(read_changes(json));
     } else if (what == kRead) {
-      reply.bytes = executor_.read(read_place(json));
+      const CachePlace place = read_place(json);
+      read_.resize(place.size);
+      executor_.read(place, read_);
+      reply.bytes = read_;
     } else if (what == kWrite) {
       executor_.write(read_place(json), request.bytes);
     } else {
@@ -63,7 +66,7 @@ class Server {
 
   Executor& executor_;
   uint64_t number_ = 0;  // number of the last request
-  std::vector<std::byte> reply_;
+  std::vector<std::byte> reply_, read_;
   ReceivedForward order_;
 };
 

@@ -1,5 +1,6 @@
 #include "engine/remote/remote_executor.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <new>
@@ -50,11 +51,11 @@ void RemoteExecutor::commit(const CacheChanges& changes) {
   reply();
 }
 
-std::span<const std::byte> RemoteExecutor::read(const CachePlace& place) {
+void RemoteExecutor::read(const CachePlace& place, std::span<std::byte> to) {
   send(to_json(place), kRead);
   const Message message = reply();
-  assert(message.bytes.size() == place.size);
-  return message.bytes;
+  assert(message.bytes.size() == to.size());
+  std::ranges::copy(message.bytes, to.begin());
 }
 
 void RemoteExecutor::write(const CachePlace& place, std::span<const std::byte> bytes) {

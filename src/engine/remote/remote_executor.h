@@ -28,7 +28,7 @@ class RemoteExecutor final : public Executor {
   void launch(const ForwardInput& input) override;
   const ForwardOutput& wait() override;
   void commit(const CacheChanges& changes) override;
-  std::span<const std::byte> read(const CachePlace& place) override;
+  void read(const CachePlace& place, std::span<std::byte> to) override;
   void write(const CachePlace& place, std::span<const std::byte> bytes) override;
 
  private:

@@ -24,8 +24,8 @@ class Executor {
   virtual bool picks_logits() const { return false; }
   // Changes the cache without a pass.
   virtual void commit(const CacheChanges& changes) = 0;
-  // The bytes are valid until the next call of any function.
-  virtual std::span<const std::byte> read(const CachePlace& place) = 0;
+  // to [place.size]: its bytes.
+  virtual void read(const CachePlace& place, std::span<std::byte> to) = 0;
   virtual void write(const CachePlace& place, std::span<const std::byte> bytes) = 0;
 
   // Why it can carry out nothing any more, whatever it is asked; empty: it can.

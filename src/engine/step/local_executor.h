@@ -42,7 +42,7 @@ class LocalExecutor final : public Executor {
   const ForwardOutput& wait() override { return output_; }
   bool picks_logits() const override { return download_.has_value(); }
   void commit(const CacheChanges& changes) override;
-  std::span<const std::byte> read(const CachePlace& place) override { return cache_.read(place, read_); }
+  void read(const CachePlace& place, std::span<std::byte> to) override { cache_.read(place, to); }
   void write(const CachePlace& place, std::span<const std::byte> bytes) override { cache_.write(place, bytes); }
 
   // To those of the last result: by other stages.
@@ -64,7 +64,7 @@ class LocalExecutor final : public Executor {
   std::optional<LogitsDownload> download_;  // nullopt: the host reads logits in place, or another stage has them
   std::unique_ptr<DraftNetwork> drafter_;
   BackendMemory pooled_;  // hidden states of some pooled rows
-  HostCopy host_pooled_, read_;
+  HostCopy host_pooled_;
   ForwardOutput output_;
 };
 

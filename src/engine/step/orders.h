@@ -45,14 +45,15 @@ class Orders {
       return executor_.wait();
     });
   }
-  // Empty without memory, and once the executor is gone: sequences can be released even then.
-  std::span<const std::byte> read(const CachePlace& place) {
-    if (gone_) return {};
+  // to [place.size]. false without memory, and once the executor is gone: sequences can be released even then.
+  bool read(const CachePlace& place, std::span<std::byte> to) {
+    if (gone_) return false;
     try {
       flush();
-      return unless_gone([&] { return executor_.read(place); });
+      unless_gone([&] { executor_.read(place, to); });
+      return true;
     } catch (const std::bad_alloc&) {
-      return {};
+      return false;
     }
   }
   void write(const CachePlace& place, std::span<const std::byte> bytes) {

@@ -54,7 +54,7 @@ class RecordingExecutor final : public Executor {
   void launch(const ForwardInput& input) override;
   const ForwardOutput& wait() override;
   void commit(const CacheChanges& changes) override;
-  std::span<const std::byte> read(const CachePlace& place) override { return executor_.read(place); }
+  void read(const CachePlace& place, std::span<std::byte> to) override { executor_.read(place, to); }
   void write(const CachePlace& place, std::span<const std::byte> bytes) override { executor_.write(place, bytes); }
 
   // The target's last pass was sampled. A step that cannot be written ends the recording with a warning.

@@ -77,7 +77,8 @@ RC_GTEST_PROP(HostTier, AgreesWithItsModel, ()) {
         break;
       default: {
         const bool queue = *rc::gen::arbitrary<bool>();
-        RC_ASSERT(tier.put(sample_key(page), sample_page(page, kBytes), queue) == twin.put(page, queue));
+        const Bytes bytes = sample_page(page, kBytes);
+        RC_ASSERT(tier.put(sample_key(page), fill_with(bytes), queue) == twin.put(page, queue));
       }
     }
     RC_ASSERT(tier.pages() == twin.kept.size() + twin.queued.size());

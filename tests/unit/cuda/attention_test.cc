@@ -75,10 +75,11 @@ class CachedSequences {
     }
     std::memset(on_cpu_.units_data().data(), 0xff, on_cpu_.units_data().size());
     store(team);
+    std::vector<std::byte> bytes(shape_.layout.unit_bytes());
     for (int unit = 0; unit < kUnits; ++unit) {
-      HostCopy copy;
-      const CachePlace place{.index = unit, .offset = 0, .size = shape_.layout.unit_bytes()};
-      on_device_.write(place, on_cpu_.read(place, copy));
+      const CachePlace place{.index = unit, .offset = 0, .size = bytes.size()};
+      on_cpu_.read(place, bytes);
+      on_device_.write(place, bytes);
     }
   }
 

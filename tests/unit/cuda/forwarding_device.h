@@ -20,6 +20,8 @@ class ForwardingDevice : public Device {
   void free(std::byte* memory) override { device_.free(memory); }
   std::byte* allocate_host(size_t bytes) override { return device_.allocate_host(bytes); }
   void free_host(std::byte* memory) override { device_.free_host(memory); }
+  bool pin(std::byte* memory, size_t bytes) override { return device_.pin(memory, bytes); }
+  void unpin(std::byte* memory) override { device_.unpin(memory); }
   void upload(std::byte* to, const std::byte* from, size_t bytes) override { device_.upload(to, from, bytes); }
   void download(std::byte* to, const std::byte* from, size_t bytes) override { device_.download(to, from, bytes); }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override { device_.copy(to, from, bytes); }

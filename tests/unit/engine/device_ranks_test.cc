@@ -140,17 +140,12 @@ TEST(DeviceRanks, KeepUnitsInOneLayout) {
     for (const int layer : layout.groups()[0].layers)
       used += page_bytes(layout.type(), layout.layers()[static_cast<size_t>(layer)]);
     const CachePlace whole{.group = 0, .index = 0, .offset = 0, .size = used};
-    const auto bytes = one.executor().read(whole);
-    const std::vector<std::byte> expected(bytes.begin(), bytes.end());
-    const auto same = [&](const CachePlace& place) {
-      const auto read = several.executor().read(place);
-      return std::vector<std::byte>(read.begin(), read.end()) == expected;
-    };
-    EXPECT_TRUE(same(whole)) << kind;
+    const std::vector<std::byte> expected = testing::bytes_at(one.executor(), whole);
+    EXPECT_EQ(testing::bytes_at(several.executor(), whole), expected) << kind;
     CachePlace other = whole;
     other.index = 2;
     several.executor().write(other, expected);
-    EXPECT_TRUE(same(other)) << kind;
+    EXPECT_EQ(testing::bytes_at(several.executor(), other), expected) << kind;
   }
 }
 

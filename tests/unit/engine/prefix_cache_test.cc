@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -9,8 +10,12 @@
 #include <thread>
 
 #include "base/error.h"
+#include "engine/engine_loop.h"
+#include "ops/forwarding.h"
+#include "unit/engine/loop_answers.h"
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
+#include "unit/kv/page_samples.h"
 
 namespace quire {
 namespace {
@@ -129,6 +134,66 @@ TEST(PrefixCache, ReadsEvictedPagesBackFromHostMemory) {
   }
   EXPECT_GE(found, 192);
   EXPECT_GT(engine.stats().pages_loaded, 0u);
+}
+
+// The CPU's, which looks at copies of pages.
+class PinningBackend final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+  bool pin(std::span<std::byte> host) override {
+    pinned.push_back(host);
+    return true;
+  }
+  void unpin(std::span<std::byte> host) override {
+    EXPECT_EQ(std::erase_if(pinned, [&](std::span<std::byte> p) { return p.data() == host.data(); }), 1u);
+  }
+  void upload(std::span<const std::byte> from, std::byte* to) override {
+    uploads += is_pinned(from);
+    ForwardingBackend::upload(from, to);
+  }
+  void read(std::byte* from, std::span<std::byte> to) override {
+    reads += is_pinned(to);
+    ForwardingBackend::read(from, to);
+  }
+
+  std::vector<std::span<std::byte>> pinned;
+  uint64_t uploads = 0, reads = 0;
+
+ private:
+  bool is_pinned(std::span<const std::byte> host) const {
+    const bool found = std::ranges::any_of(pinned, [&](std::span<const std::byte> p) {
+      return host.data() >= p.data() && host.data() + host.size() <= p.data() + p.size();
+    });
+    EXPECT_TRUE(found);
+    return found;
+  }
+};
+
+TEST(PrefixCache, CopiesPagesFromAndToPinnedMemory) {
+  EngineOptions o = tiny_options();
+  o.max_model_len = 256;
+  o.kv_cache_bytes = 18 * kTinyPageBytes;
+  o.host_cache_bytes = 1000 * kTinyPageBytes;
+  const TemporaryFolder folder;
+  o.cache_dir = folder.path().string();
+  const auto runtime = std::make_shared<Runtime>(o);
+  runtime->device = std::make_unique<PinningBackend>(runtime->cpu);
+  const auto& backend = static_cast<PinningBackend&>(*runtime->device);
+  LoadedModel model(o, 0, runtime);
+  {
+    EngineLoop loop(model);
+    EXPECT_EQ(backend.pinned.size(), 2u);  // the host tier, and what the disk is read to
+    EngineStats stats;
+    for (unsigned i = 0; i < 20; ++i) {  // until the costs of computing and reading are known
+      testing::loop_answers(loop, model, std::vector{seeded_request(random_tokens(400 + i % 3, 200))});
+      loop.write_stats(stats);
+    }
+    EXPECT_GT(stats.pages_loaded, 0u);
+    EXPECT_EQ(backend.uploads, stats.pages_loaded);
+    EXPECT_GT(backend.reads, 0u);
+  }
+  EXPECT_TRUE(backend.pinned.empty());
 }
 
 TEST(PrefixCache, BudgetsMemoryForItsStore) {

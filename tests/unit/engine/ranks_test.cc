@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <stdexcept>
@@ -105,11 +104,10 @@ TEST(Ranks, KeepUnitsInOneLayout) {
         for (const int layer : layout.groups()[static_cast<size_t>(group)].layers)
           used += page_bytes(layout.type(), layout.layers()[static_cast<size_t>(layer)]);
         const CachePlace whole{.group = group, .index = group, .offset = 0, .size = used};
-        const auto bytes = one.executor().read(whole);
-        const std::vector<std::byte> expected(bytes.begin(), bytes.end());
+        const std::vector<std::byte> expected = testing::bytes_at(one.executor(), whole);
         const auto same = [&](const CachePlace& place) {
-          const auto read = several.executor().read(place);
-          return read.size() == place.size && std::memcmp(read.data(), expected.data() + place.offset, place.size) == 0;
+          return std::ranges::equal(testing::bytes_at(several.executor(), place),
+                                    std::span(expected).subspan(place.offset, place.size));
         };
         EXPECT_TRUE(same(whole)) << kind << " " << kv;
         EXPECT_TRUE(same({.group = group, .index = group, .offset = 24, .size = used - 40})) << kind << " " << kv;
@@ -121,10 +119,8 @@ TEST(Ranks, KeepUnitsInOneLayout) {
       }
       if (layout.state_bytes() == 0) continue;
       const CachePlace state{.of_state = true, .index = 0, .offset = 0, .size = layout.state_bytes()};
-      const auto bytes = one.executor().read(state);
-      const std::vector<std::byte> expected(bytes.begin(), bytes.end());
-      const auto read = several.executor().read(state);
-      EXPECT_TRUE(std::ranges::equal(read, expected)) << kind << " " << kv;
+      EXPECT_EQ(testing::bytes_at(several.executor(), state), testing::bytes_at(one.executor(), state))
+          << kind << " " << kv;
     }
   }
 }

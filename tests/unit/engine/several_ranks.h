@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/step/executor.h"
 #include "quire/engine.h"
 #include "unit/engine/drafters.h"
 #include "unit/engine/seeded_request.h"
@@ -24,6 +25,12 @@ inline EngineOptions small_options(std::string model) {
   o.max_num_batched_tokens = 64;
   o.max_model_len = 128;
   return o;
+}
+
+inline std::vector<std::byte> bytes_at(Executor& executor, const CachePlace& place) {
+  std::vector<std::byte> bytes(place.size);
+  executor.read(place, bytes);
+  return bytes;
 }
 
 // Greedy and sampled ones, one with two answers, and one with log-probabilities of its prompt.

@@ -103,19 +103,19 @@ TEST(Stages, KeepUnitsInOneLayout) {
       if (layout.state_bytes() > 0)
         places.push_back({.of_state = true, .index = 0, .offset = 0, .size = layout.state_bytes()});
       for (CachePlace place : places) {
-        const auto bytes = one.executor().read(place);
-        const std::vector<std::byte> expected(bytes.begin(), bytes.end());
+        const std::vector<std::byte> expected = testing::bytes_at(one.executor(), place);
         EXPECT_TRUE(std::ranges::any_of(expected, [](std::byte b) { return b != std::byte{0}; })) << kind << " " << kv;
-        EXPECT_TRUE(std::ranges::equal(several.executor().read(place), expected)) << kind << " " << kv;
+        EXPECT_EQ(testing::bytes_at(several.executor(), place), expected) << kind << " " << kv;
         CachePlace part = place;
         part.offset = 24;
         part.size = place.size - 40;
-        EXPECT_TRUE(std::ranges::equal(several.executor().read(part), std::span(expected).subspan(24, part.size)))
+        EXPECT_TRUE(
+            std::ranges::equal(testing::bytes_at(several.executor(), part), std::span(expected).subspan(24, part.size)))
             << kind << " " << kv;
         // And back, to another unit or state.
         place.index += place.of_state ? 1 : static_cast<int>(layout.groups().size());
         several.executor().write(place, expected);
-        EXPECT_TRUE(std::ranges::equal(several.executor().read(place), expected)) << kind << " " << kv;
+        EXPECT_EQ(testing::bytes_at(several.executor(), place), expected) << kind << " " << kv;
       }
     }
   }

@@ -31,12 +31,11 @@ class TinyExecutor final : public Executor {
   void commit(const CacheChanges& changes) override {
     for (const CacheCopy& copy : changes.copies) memory_.copy(copy);
   }
-  std::span<const std::byte> read(const CachePlace& place) override { return memory_.read(place, read_); }
+  void read(const CachePlace& place, std::span<std::byte> to) override { memory_.read(place, to); }
   void write(const CachePlace& place, std::span<const std::byte> bytes) override { memory_.write(place, bytes); }
 
  private:
   CacheMemory& memory_;
-  HostCopy read_;
   ForwardOutput output_;
 };
 

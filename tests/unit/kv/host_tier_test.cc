@@ -19,7 +19,7 @@ bool holds(HostTier& tier, int number) {
 }
 
 bool put_page(HostTier& tier, int number, bool queue) {
-  return tier.put(sample_key(number), sample_page(number, kHostPageBytes), queue);
+  return tier.put(sample_key(number), fill_with(sample_page(number, kHostPageBytes)), queue);
 }
 
 TEST(HostTier, ReturnsThePageThatWasPut) {

@@ -3,11 +3,13 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,14 @@ inline Bytes sample_page(int number, size_t bytes) {
     b = static_cast<std::byte>(state >> 56);
   }
   return page;
+}
+
+// What HostTier and PageStore fill a page with. It keeps a reference.
+inline auto fill_with(const Bytes& page) {
+  return [&page](std::span<std::byte> to) {
+    std::ranges::copy(page, to.begin());
+    return true;
+  };
 }
 
 class TemporaryFolder {

@@ -19,7 +19,6 @@ namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
-using Load = PageStore::Load;
 using Tier = PageStore::Tier;
 
 constexpr size_t kStoredPageBytes = 20000;
@@ -39,21 +38,22 @@ PageStoreOptions on_disk(const TemporaryFolder& folder, size_t host_pages = 0, s
   return options;
 }
 
-void store_page(PageStore& store, int number) { store.put(sample_key(number), sample_page(number, kStoredPageBytes)); }
+void store_page(PageStore& store, int number) {
+  store.put(sample_key(number), fill_with(sample_page(number, kStoredPageBytes)));
+}
 
 // Loads and waits. A page that arrives must be the right one.
 bool load(PageStore& store, int number) {
   Bytes page(kStoredPageBytes);
-  const Load result = store.load(sample_key(number), page, 7);
-  if (result == Load::kPending) {
+  const auto copy = [&](std::span<const std::byte> from) { std::ranges::copy(from, page.begin()); };
+  if (!store.use_host_page(sample_key(number), copy)) {
+    if (!store.load(sample_key(number), page, 7)) return false;
     store.wait_completed();
     std::vector<PageStore::Completed> done;
     store.completed(done);
     EXPECT_EQ(done.size(), 1u);
     if (done.empty() || !done[0].ok) return false;
     EXPECT_EQ(done[0].ticket, 7u);
-  } else if (result == Load::kMissing) {
-    return false;
   }
   EXPECT_EQ(page, sample_page(number, kStoredPageBytes)) << "wrong content";
   return true;
@@ -113,9 +113,9 @@ TEST(PageStore, ReturnsAQueuedPageWithoutWaiting) {
   PageStore store(on_disk(folder, 1));
   for (int i = 0; i < 50; ++i) {
     store_page(store, i);
-    Bytes page(kStoredPageBytes);
-    EXPECT_EQ(store.load(sample_key(i), page, 0), Load::kDone);
-    EXPECT_EQ(page, sample_page(i, kStoredPageBytes));
+    EXPECT_TRUE(store.use_host_page(sample_key(i), [&](std::span<const std::byte> page) {
+      EXPECT_TRUE(std::ranges::equal(page, sample_page(i, kStoredPageBytes)));
+    }));
   }
   store.flush();
   EXPECT_EQ(store.find(sample_key(0)), Tier::kDisk);
@@ -128,7 +128,7 @@ TEST(PageStore, CompletesLoadsInOrder) {
   for (int i = 0; i < 30; ++i) store_page(store, i);
   store.flush();
   std::vector<Bytes> pages(30, Bytes(kStoredPageBytes));
-  for (int i = 0; i < 30; ++i) ASSERT_EQ(store.load(sample_key(i), pages[i], 100 + i), Load::kPending);
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(store.load(sample_key(i), pages[i], 100 + i));
   std::vector<PageStore::Completed> all, some;
   while (all.size() < 30) {
     store.wait_completed();
@@ -176,7 +176,7 @@ TEST(PageStore, WaitsForALoadNoLongerThanAsked) {
   store.flush();
   write_content(folder.files().at(0), Bytes(file_content(folder.files().at(0)).size()));
   Bytes page(kStoredPageBytes);
-  ASSERT_EQ(store.load(sample_key(1), page, 7), Load::kPending);
+  ASSERT_TRUE(store.load(sample_key(1), page, 7));
   store.wait_completed(std::chrono::milliseconds(5));
   std::vector<PageStore::Completed> done;
   store.completed(done);
@@ -214,12 +214,12 @@ TEST(PageStore, ForgetsThatTheDiskWasSlow) {
   options.rescan = std::chrono::milliseconds(1);
   PageStore store(options);
   Bytes page = sample_page(1, 100);
-  store.put(sample_key(1), page);
+  store.put(sample_key(1), fill_with(page));
   store.flush();
   const double assumed = store.disk_read_seconds_per_page();
   std::vector<PageStore::Completed> done;
   for (uint64_t i = 0; i < 50; ++i) {
-    ASSERT_EQ(store.load(sample_key(1), page, i), Load::kPending);
+    ASSERT_TRUE(store.load(sample_key(1), page, i));
     store.wait_completed();
     store.completed(done);
     ASSERT_EQ(done, (std::vector<PageStore::Completed>{{i, true}}));
@@ -237,7 +237,7 @@ TEST(PageStore, DropsPagesRatherThanWait) {
   options.write_behind_bytes = 2 * kStoredPageBytes;
   PageStore store(options);
   const Bytes page = sample_page(0, kStoredPageBytes);  // made once: puts come faster than a file can be written
-  for (int i = 0; i < 500; ++i) store.put(sample_key(i), page);
+  for (int i = 0; i < 500; ++i) store.put(sample_key(i), fill_with(page));
   store.flush();
   const PageStore::Stats stats = store.stats();
   EXPECT_GT(stats.dropped, 0u);
@@ -324,14 +324,15 @@ TEST(PageStore, AllocatesNothingForItsCallers) {
   int read = 0;
   for (int round = 0; round < 4; ++round) {
     if (round == 1) before = allocations();  // the first warms up
-    for (int i = 0; i < 100; ++i) store.put(sample_key(i), pages[i]);
+    for (int i = 0; i < 100; ++i) store.put(sample_key(i), fill_with(pages[i]));
     store.flush();
-    for (int i = 0; i < 100; ++i)
-      if (store.load(sample_key(i), pages[i], i) == Load::kPending) {
-        store.wait_completed();
-        store.completed(done);
-        read += done.size() == 1 && done[0].ok;
-      }
+    for (int i = 0; i < 100; ++i) {
+      const auto copy = [&](std::span<const std::byte> from) { std::ranges::copy(from, pages[i].begin()); };
+      if (store.use_host_page(sample_key(i), std::ref(copy)) || !store.load(sample_key(i), pages[i], i)) continue;
+      store.wait_completed();
+      store.completed(done);
+      read += done.size() == 1 && done[0].ok;
+    }
   }
   EXPECT_EQ(allocations() - before, 0u);
   EXPECT_GT(read, 0);
@@ -367,7 +368,7 @@ TEST(PageStore, LeavesAHangingDiskBehind) {
     content.back() ^= std::byte{1};
     write_content(folder.files().at(0), content);
     store.keep_alive(memory);
-    ASSERT_EQ(store.load(sample_key(1), *memory, 7), Load::kPending);
+    ASSERT_TRUE(store.load(sample_key(1), *memory, 7));
     store.wait_completed(std::chrono::milliseconds(100));  // it hangs
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));

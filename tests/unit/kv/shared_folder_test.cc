@@ -150,7 +150,9 @@ TEST_F(SharedFolderTest, KeepsTheLimitTogether) {
   for (int i = 0; i < 4; ++i) tiers.push_back(std::make_unique<DiskTier>(options(kLimit)));
   for (int i = 0; i < 2000; ++i) {
     write(*tiers[i % 4], i);
-    if (i % 100 == 0) EXPECT_LE(folder_.files().size(), kLimit + 3 * kLimit / 32);
+    if (i % 100 == 0) {
+      EXPECT_LE(folder_.files().size(), kLimit + 3 * kLimit / 32);
+    }
   }
   EXPECT_LE(folder_.files().size(), kLimit + 3 * kLimit / 32);
   EXPECT_GE(folder_.files().size(), kLimit / 2);
@@ -236,7 +238,7 @@ TEST_F(SharedFolderTest, AStoreAsksAndThenKnows) {
   EXPECT_EQ(other.ask({}), 0u);
   const uint64_t before = other.ask(keys);
   ASSERT_GT(before, 0u);
-  for (int i = 0; i < 50; i += 2) one.put(keys[i], sample_page(i, kSharedPageBytes));
+  for (int i = 0; i < 50; i += 2) one.put(keys[i], fill_with(sample_page(i, kSharedPageBytes)));
   one.flush();
   const uint64_t question = other.ask(keys);
   EXPECT_GT(question, before);

@@ -324,7 +324,7 @@ class SharedStoreTest : public RedisTierTest {
     std::vector<Bytes> pages(count, Bytes(kRedisPageBytes));
     std::vector<PageStore::Completed> done;
     int loaded = 0, pending = 0;
-    for (int i = 0; i < count; ++i) pending += store.load(sample_key(i), pages[i], i) == PageStore::Load::kPending;
+    for (int i = 0; i < count; ++i) pending += store.load(sample_key(i), pages[i], i);
     while (pending > 0) {
       store.wait_completed();
       store.completed(done);
@@ -345,7 +345,7 @@ TEST_F(SharedStoreTest, FindsAndLoadsWhatAnotherStorePut) {
   PageStore one(store_options(server.url())), other(store_options(server.url()));
   std::vector<PageKey> keys;
   for (int i = 0; i < 100; ++i) keys.push_back(sample_key(i));
-  for (int i = 0; i < 100; ++i) one.put(keys[i], sample_page(i, kRedisPageBytes));
+  for (int i = 0; i < 100; ++i) one.put(keys[i], fill_with(sample_page(i, kRedisPageBytes)));
   one.flush();
   EXPECT_EQ(other.find(keys[0]), PageStore::Tier::kNone);
   ASSERT_TRUE(ask(other, keys));
@@ -357,17 +357,17 @@ TEST_F(SharedStoreTest, FindsAndLoadsWhatAnotherStorePut) {
 TEST_F(SharedStoreTest, AnswersAtOnceWhenTheServerIsGone) {
   RedisServer server;
   PageStore store(store_options(server.url()));
-  store.put(sample_key(0), sample_page(0, kRedisPageBytes));
+  store.put(sample_key(0), fill_with(sample_page(0, kRedisPageBytes)));
   store.flush();
   server.kill();
   for (int i = 0; i < 500 && store.ask(std::vector{sample_key(0)}) != 0; ++i) std::this_thread::sleep_for(10ms);
   EXPECT_EQ(store.ask(std::vector{sample_key(0)}), 0u);
   EXPECT_EQ(load_all(store, 10), 0);
-  store.put(sample_key(1), sample_page(1, kRedisPageBytes));
+  store.put(sample_key(1), fill_with(sample_page(1, kRedisPageBytes)));
   EXPECT_GE(store.stats().dropped, 1u);
   server.start();
   for (int i = 0; i < 500 && !ask(store, std::vector{sample_key(0)}); ++i) std::this_thread::sleep_for(10ms);
-  store.put(sample_key(1), sample_page(1, kRedisPageBytes));
+  store.put(sample_key(1), fill_with(sample_page(1, kRedisPageBytes)));
   store.flush();
   EXPECT_EQ(load_all(store, 2), 1);
 }
@@ -377,7 +377,7 @@ TEST_F(SharedStoreTest, LeavesAHangingServerInTime) {
   const double seconds = seconds_of([&] {
     PageStore store(store_options(server.url()));
     server.pause();
-    for (int i = 0; i < 20; ++i) store.put(sample_key(i), sample_page(i, kRedisPageBytes));
+    for (int i = 0; i < 20; ++i) store.put(sample_key(i), fill_with(sample_page(i, kRedisPageBytes)));
   });
   EXPECT_LT(seconds, 4);
   server.resume();
