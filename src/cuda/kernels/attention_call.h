@@ -100,18 +100,24 @@ struct Merge {
   }
 };
 
+// The largest scores are those of the splits before, of the next one, and of both.
+DEVICE Merge merge_of(float before, float next, float both) {
+  Merge merge{1, 1, next == minus_infinity(), before == minus_infinity()};
+  if (!merge.keeps && !merge.takes) {
+    merge.before = exp2_of(before - both);
+    merge.after = exp2_of(next - both);
+  }
+  return merge;
+}
+
 // The largest score and the sum of weights of some splits.
 struct SplitSums {
   float max, sum;
 
   DEVICE static SplitSums none() { return {minus_infinity(), 0}; }
   DEVICE Merge absorb(const SplitSums& next) {
-    Merge merge{1, 1, next.max == minus_infinity(), max == minus_infinity()};
     const float top = max_of(max, next.max);
-    if (!merge.keeps && !merge.takes) {
-      merge.before = exp2_of(max - top);
-      merge.after = exp2_of(next.max - top);
-    }
+    const Merge merge = merge_of(max, next.max, top);
     sum = merge(sum, next.sum);
     max = top;
     return merge;

@@ -1,4 +1,5 @@
-// Merges the results of a query's splits, in order.
+// Merges the results of a query's splits, in order. The order is that of additions alone: what each split is multiplied by follows from the
+// largest scores until then, which the lanes find together.
 #pragma once
 
 #include "cuda/kernels/attention_call.h"
@@ -11,7 +12,7 @@ namespace quire::cuda {
 struct MergeSplits {
   static constexpr const char* kName = "merge_splits";
   static constexpr int kThreads = 128;
-  static constexpr int kAtOnce = 16;  // splits that are loaded together
+  static constexpr int kAtOnce = 32;  // splits that are loaded together: one for each lane
 
   AttentionCall call;
 
@@ -26,24 +27,35 @@ struct MergeSplits {
     const Global<float> to = call.result(tile, kv_head, tile.first + local);
     const bool turns = call.kv.type == KvType::kInt4;
     const Shared<float> turned = shared<float>(0);
-    for (int d = thread(); d < dim; d += kThreads) {
+    for (int first = warp() * 32; first < dim; first += kThreads) {
+      const int d = first + lane(), loaded = d < dim ? d : dim - 1;  // all lanes take part in the shuffles
       SplitSums sums = SplitSums::none();
       float value = 0;
       for (int split = begin; split < end; split += kAtOnce) {
-        SplitSums next[kAtOnce];
+        const int count = end - split < kAtOnce ? end - split : kAtOnce;
         float next_value[kAtOnce];
         UNROLL
         for (int i = 0; i < kAtOnce; ++i) {
-          const int s = split + i < end ? split + i : end - 1;
-          const uint64_t partial = call.partial(block_x(), kv_head, s - first_split, local);
-          next[i] = {call.partial_sums[2 * partial], call.partial_sums[2 * partial + 1]};
-          next_value[i] = call.partials[partial * static_cast<uint64_t>(padded) + static_cast<uint64_t>(d)];
+          const uint64_t partial = call.partial(block_x(), kv_head, split + (i < count ? i : 0) - first_split, local);
+          next_value[i] = call.partials[partial * static_cast<uint64_t>(padded) + static_cast<uint64_t>(loaded)];
         }
+        const int own = lane() < count ? lane() : count - 1;
+        const uint64_t partial = call.partial(block_x(), kv_head, split + own - first_split, local);
+        const SplitSums next{call.partial_sums[2 * partial], call.partial_sums[2 * partial + 1]};
+        const float top = largest_until(max_of(sums.max, next.max)), top_before = shuffle_up(top, 1);
+        const Merge merge = merge_of(lane() == 0 ? sums.max : top_before, next.max, top);
+        const uint32_t keeps = ballot(merge.keeps), takes = ballot(merge.takes);
         UNROLL
         for (int i = 0; i < kAtOnce; ++i) {
-          if (split + i < end) value = sums.absorb(next[i])(value, next_value[i]);
+          if (i >= count) break;
+          const Merge of_split{shuffle(merge.before, i), shuffle(merge.after, i), (keeps >> i & 1) != 0,
+                               (takes >> i & 1) != 0};
+          value = of_split(value, next_value[i]);
+          sums.sum = of_split(sums.sum, shuffle(next.sum, i));
         }
+        sums.max = shuffle(top, count - 1);
       }
+      if (d >= dim) continue;
       const float result = value * sums.finish(call, head);
       if (turns) {
         turned[d] = result;
@@ -56,6 +68,16 @@ struct MergeSplits {
     if (warp() != 0) return;
     turn_head_back(call.turn_value, turned);
     for (int d = lane(); d < dim; d += 32) to[d] = turned[d];
+  }
+
+  // The largest number of this lane and of those before it.
+  DEVICE static float largest_until(float v) {
+    UNROLL
+    for (int by = 1; by < 32; by *= 2) {
+      const float before = shuffle_up(v, by);
+      if (lane() >= by) v = max_of(v, before);
+    }
+    return v;
   }
 };
 

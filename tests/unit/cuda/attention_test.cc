@@ -7,14 +7,17 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "base/team.h"
 #include "cuda/emulated/device.h"
+#include "cuda/kernels/attention_merge.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/cpu_backend.h"
 #include "unit/cuda/device_memory.h"
+#include "unit/cuda/device_values.h"
 
 namespace quire::cuda {
 namespace {
@@ -284,6 +287,56 @@ INSTANTIATE_TEST_SUITE_P(AllTypes, DeviceAttention,
                          ::testing::Values(KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kInt8, KvType::kFp8,
                                            KvType::kInt4),
                          [](const auto& info) { return name_of(info.param); });
+
+// What one thread would merge, one split after the other.
+TEST(MergeSplits, MergesInOrderHoweverManySplits) {
+  constexpr int kKvHeads = 2, kQueries = 3;
+  std::mt19937 random(5);
+  std::normal_distribution<float> numbers;
+  EmulatedDevice device;
+  for (const int dim : {16, 40, 144}) {
+    for (const int splits : {1, 2, 31, 32, 33, 70}) {
+      const int padded = (dim + 15) / 16 * 16, count = kKvHeads * splits * kQueries;
+      std::vector<float> values, sums;
+      for (int i = 0; i < count * padded; ++i) values.push_back(numbers(random));
+      for (int i = 0; i < count; ++i) {
+        const bool empty = random() % 4 == 0;  // all of its tokens are hidden
+        sums.push_back(empty ? minus_infinity() : 3 * numbers(random));
+        sums.push_back(empty ? 0 : 1 + std::abs(numbers(random)));
+      }
+      const OnDevice<QueryTile> tile(device, std::vector<QueryTile>{{.table = 0,
+                                                                     .row = 0,
+                                                                     .rows = 1,
+                                                                     .position = splits * kSplitTokens - 1,
+                                                                     .first = 0,
+                                                                     .queries = kQueries}});
+      const OnDevice<float> partials(device, values), partial_sums(device, sums),
+          out(device, static_cast<size_t>(kKvHeads * kQueries * dim));
+      AttentionCall call{};
+      call.out = out.data();
+      call.kv.kv_heads = kKvHeads, call.kv.value_dim = dim, call.kv.type = KvType::kBf16;
+      call.tiles = tile.data();
+      call.partials = partials.data(), call.partial_sums = partial_sums.data();
+      call.splits = splits, call.tile_queries = kQueries, call.group = kQueries;
+      call.causal = true;
+      run_alone(device, {.x = 1, .y = kKvHeads, .z = kQueries, .threads = MergeSplits::kThreads}, MergeSplits{call});
+      const std::vector<float> got = out.values();
+      for (int head = 0; head < kKvHeads * kQueries; ++head) {
+        for (int d = 0; d < dim; ++d) {
+          SplitSums merged = SplitSums::none();
+          float value = 0;
+          for (int split = 0; split < splits; ++split) {
+            const auto at = static_cast<size_t>(call.partial(0, head / kQueries, split, head % kQueries));
+            value = merged.absorb({sums[2 * at], sums[2 * at + 1]})(
+                value, values[at * static_cast<size_t>(padded) + static_cast<size_t>(d)]);
+          }
+          const float expected = value * merged.finish(call, head), result = got[static_cast<size_t>(head * dim + d)];
+          ASSERT_EQ(float_bits(result), float_bits(expected)) << dim << " " << splits << " " << head << " " << d;
+        }
+      }
+    }
+  }
+}
 
 TEST(AttentionLists, AreThoseOfEarlierCallsInAStep) {
   EmulatedDevice device;
