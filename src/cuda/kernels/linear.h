@@ -25,6 +25,8 @@ struct LinearMatrix {
 struct PartMatrices {
   Global<const uint8_t> data, up;
   Global<const float> bias, up_bias;
+  // PackedMatrix::factor of both, which multiplies sums and not scales: kernels know one WeightShape for all parts.
+  float factor = 1, up_factor = 1;
 };
 
 // A launch for many parts, such as experts or heads: all use matrices[0], with addresses of their own.
@@ -54,8 +56,8 @@ struct LinearWork {
 struct LinearPart {
   Global<const uint8_t> data, up, x;  // x: row 0
   Global<float> y;
-  Global<const float> bias, up_bias;
-  int rows;  // 0: nothing to do
+  Global<const PartMatrices> own;  // nullptr: the launch's matrix
+  int rows;                        // 0: nothing to do
 };
 
 DEVICE int panels_of(const WeightShape& w) { return (w.rows + kPanel - 1) / kPanel; }
@@ -73,7 +75,7 @@ DEVICE int nth_with_rows(const LinearParts& parts, int n) {
 }
 
 DEVICE LinearPart find_part(const LinearWork& work, const LinearMatrix& m) {
-  LinearPart part{m.data, m.up, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows};
+  LinearPart part{m.data, m.up, work.x.data, m.y, nullptr, work.rows};
   const LinearParts& parts = work.parts;
   if (parts.matrices == nullptr) return part;
   const bool routed = parts.rows != nullptr;
@@ -82,12 +84,9 @@ DEVICE LinearPart find_part(const LinearWork& work, const LinearMatrix& m) {
     part.rows = 0;
     return part;
   }
-  const auto addresses = cast<const uint64_t>(parts.matrices + p);
-  static_assert(sizeof(PartMatrices) == 4 * sizeof(uint64_t));
-  part.data = Global<const uint8_t>(reinterpret_cast<const uint8_t*>(addresses[0]));
-  part.up = Global<const uint8_t>(reinterpret_cast<const uint8_t*>(addresses[1]));
-  part.bias = Global<const float>(reinterpret_cast<const float*>(addresses[2]));
-  part.up_bias = Global<const float>(reinterpret_cast<const float*>(addresses[3]));
+  part.own = parts.matrices + p;
+  const PartMatrices own = *part.own;
+  part.data = own.data, part.up = own.up;
   const auto x_row = static_cast<ptrdiff_t>(routed ? parts.begins[p] : p * parts.x_step);
   part.x += x_row * work.x.stride;
   part.y += routed ? x_row * m.y_stride : static_cast<ptrdiff_t>(p) * parts.y_step;
@@ -112,7 +111,12 @@ DEVICE void finish_outputs(const LinearMatrix& m, const LinearPart& part, int ro
   const int count = m.w.rows - output < most ? m.w.rows - output : most;
   if (count <= 0) return;
   Finish to = m.finish;
-  to.bias = part.bias, to.up_bias = part.up_bias;
+  if (part.own != nullptr) {
+    const PartMatrices own = *part.own;
+    to.bias = own.bias, to.up_bias = own.up_bias;
+    UNROLL
+    for (int k = 0; k < 4; ++k) values[k] *= own.factor, ups[k] *= own.up_factor;
+  }
   finish(to, output, count, values, part.up != nullptr, ups,
          part.y + (static_cast<ptrdiff_t>(row) * m.y_stride + output), m.fours != 0);
 }

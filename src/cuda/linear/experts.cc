@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "cuda/kernels/combine_experts.h"
-#include "quire/error.h"
 
 namespace quire::cuda {
 namespace {
@@ -31,22 +30,9 @@ const float* expert_bias(const Linear& w, Share share) {
   return w.bias.empty() ? nullptr : w.bias.data() + ptrdiff_t{share.begin} * kPanel;
 }
 
-// A launch has one WeightShape for all experts.
-void expect_one_factor(std::span<const ExpertLinears> experts) {
-  const auto differ = [](const Linear& a, const Linear& b) { return a.weight.factor != b.weight.factor; };
-  for (const ExpertLinears& e : experts) {
-    const ExpertLinears& any = experts[0];
-    if (differ(e.gate, any.gate) || differ(e.up, any.up) || differ(e.down, any.down))
-      throw Error(ErrorKind::kUnsupported,
-                  "experts whose matrices have different factors above their scales (NVFP4) are not supported with "
-                  "--device cuda; use --device cpu");
-  }
-}
-
 bool one_pass(const ExpertArgs& args) {
   const ExpertLinears& any = args.experts[0];
-  const PackedMatrix &gate = any.gate.weight, &up = any.up.weight;
-  return !args.gated || (gate.format == up.format && gate.factor == up.factor);
+  return !args.gated || any.gate.weight.format == any.up.weight.format;
 }
 
 }  // namespace
@@ -77,7 +63,6 @@ ExpertMemory::~ExpertMemory() {
 const ExpertMemory::Layer& ExpertMemory::layer_of(InputBuffers& inputs, const ExpertArgs& args, RankNumber number) {
   const auto found = layers_.find(args.experts.data());
   if (found != layers_.end()) return found->second;
-  expect_one_factor(args.experts);
 
   const size_t count = args.experts.size();
   const size_t matrix_bytes = count * sizeof(PartMatrices), transform_bytes = count * sizeof(TransformView);
@@ -100,7 +85,7 @@ const ExpertMemory::Layer& ExpertMemory::layer_of(InputBuffers& inputs, const Ex
       const Linear& w = linear_of(e);
       const Share own = share_of(w, number);
       matrices.push_back({expert_panels(w, own), with_up ? expert_panels(e.up, own) : nullptr, expert_bias(w, own),
-                          with_up ? expert_bias(e.up, own) : nullptr});
+                          with_up ? expert_bias(e.up, own) : nullptr, part_factor(w.weight), part_factor(e.up.weight)});
       transforms.push_back(inputs.view(w.transform));
       some = some || w.transform;
       inner.rotated = inner.rotated || (w.transform && w.transform->rotation.size != 0);

@@ -214,11 +214,17 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
   if (parts > 0) ranks->gather(stream, std::span(gathered).first(parts), rows);
 }
 
+float part_factor(const PackedMatrix& matrix) {
+  const ScaleKind scale = matrix.format.scale;
+  return scale == ScaleKind::kE4M3 || scale == ScaleKind::kSuper ? matrix.factor : 1;
+}
+
 void project_parts(Stream& stream, const PreparedRows& x, Activations form, const PartProjection& p) {
   if (p.most_rows == 0 || p.most_parts == 0) return;
   LinearWork work{};
   LinearMatrix& m = work.matrices[0];
   m.w = weight_shape(stream, p.like);
+  m.w.factor = 1;  // parts have their own
   m.finish.f = p.f, m.finish.alpha = p.alpha, m.finish.limit = p.limit, m.finish.gates_target = p.gates_target;
   m.y = p.y.data;
   m.y_stride = static_cast<int32_t>(p.y.stride);
@@ -240,7 +246,7 @@ void project_heads(Stream& stream, InputBuffers& inputs, const HeadProjections& 
   std::vector<PartMatrices> parts;
   for (int h = own.begin; h < own.end; ++h) {
     const Linear& w = heads.matrices[static_cast<size_t>(h)];
-    parts.push_back({panels_at(w.weight), nullptr, w.bias.data(), nullptr});
+    parts.push_back({panels_at(w.weight), nullptr, w.bias.data(), nullptr, part_factor(w.weight), 1});
   }
   const Linear& any = heads.matrices[0];
   const Activations form = input_form(mode, any);

@@ -33,6 +33,8 @@ struct PartProjection {
   Nonlinearity f = Nonlinearity::kNone;
   float alpha = 0, limit = 0;
 };
+// PartMatrices::factor of a matrix.
+float part_factor(const PackedMatrix& matrix);
 void project_parts(Stream& stream, const PreparedRows& x, Activations form, const PartProjection& projection);
 
 WeightShape weight_shape(Stream& stream, const PackedMatrix& matrix);

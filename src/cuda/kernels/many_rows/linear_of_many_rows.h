@@ -350,8 +350,7 @@ struct FinishSums {
       UNROLL
       for (int k = 0; k < 4; ++k) sums.w[k] = float_bits(bits_float(sums.w[k]) + bits_float(parts[r].w[k]));
     }
-    finish_outputs(m, {m.data, nullptr, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows}, row,
-                   panel * kPanel + at % kPanel, sums);
+    finish_outputs(m, {m.data, nullptr, work.x.data, m.y, nullptr, work.rows}, row, panel * kPanel + at % kPanel, sums);
   }
 };
 

@@ -62,7 +62,7 @@ DEVICE void write_tile(const LinearWork& work, const LinearMatrix& m, const RowT
   }
   meet();
   const int rows = work.rows - at.row < kColumns ? work.rows - at.row : kColumns;
-  const LinearPart part{m.data, nullptr, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows};
+  const LinearPart part{m.data, nullptr, work.x.data, m.y, nullptr, work.rows};
   constexpr int kFours = kPanels * kPanel / 4, kRowsTogether = kThreads / kFours;
   const int column = 4 * (thread() % kFours);
   UNROLL_BY_4
