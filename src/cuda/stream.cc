@@ -98,7 +98,7 @@ void Stream::finish() {
 
 void Stream::discard() noexcept {
   try {
-    device_.finish();       // what has been started still uses `host_`
+    device_.finish();       // the device may still be reading `host_`
   } catch (const Error&) {  // a lost device: nothing runs on it
   }
   forget();

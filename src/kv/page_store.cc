@@ -294,7 +294,7 @@ bool PageStore::use_host_page(PageKey key, const Use& use) {
 bool PageStore::load(PageKey key, std::span<std::byte> out, uint64_t ticket) {
   State& s = *state_;
   assert(out.size() == s.options.page_bytes);
-  // A shared tier may have what nobody has asked for: some parts of a checkpoint of which others are there.
+  // find() knows only those pages of a shared tier that ask() was asked about. It may have others, such as the rest of a checkpoint.
   if (!s.tier || !(is_shared() ? s.tier->answers() : s.tier->find(key))) return false;
   {
     const std::lock_guard lock(s.mutex);

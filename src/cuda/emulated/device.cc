@@ -108,21 +108,14 @@ std::byte* EmulatedDevice::allocate_host(size_t bytes) {
   check_alive();
   return static_cast<std::byte*>(::operator new(bytes, kHostAlignment));
 }
-bool EmulatedDevice::pin(std::byte* memory, size_t bytes) {
+bool EmulatedDevice::pin(std::byte* memory, size_t) {
   const std::lock_guard lock(mutex_);
-  return pinned_.emplace(memory, bytes).second;
+  return pinned_.insert(memory).second;
 }
 
 void EmulatedDevice::unpin(std::byte* memory) {
   const std::lock_guard lock(mutex_);
   if (pinned_.erase(memory) == 0) throw DeviceFault("unpin() of memory that is not pinned");
-}
-
-size_t EmulatedDevice::pinned_bytes() const {
-  const std::lock_guard lock(mutex_);
-  size_t all = 0;
-  for (const auto& [memory, bytes] : pinned_) all += bytes;
-  return all;
 }
 
 void EmulatedDevice::free_host(std::byte* memory) { ::operator delete(memory, kHostAlignment); }

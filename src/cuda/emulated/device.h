@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -48,7 +49,6 @@ class EmulatedDevice final : public Device {
   // By their types: a template has many of one name.
   std::map<const KernelEntry*, KernelCounters> counters_by_entry() const;
   void reset_counters();
-  size_t pinned_bytes() const;
   void inject(const EmulatedFailures& failures);
   // From now on all functions but those that free throw Error (kResource).
   void lose();
@@ -85,7 +85,7 @@ class EmulatedDevice final : public Device {
   bool lost_ = false;
   EmulatedFailures failures_;
   std::map<const KernelEntry*, KernelCounters> counters_;
-  std::map<const std::byte*, size_t> pinned_;  // bytes
+  std::set<const std::byte*> pinned_;
   emulated::GlobalMemory memory_;
   emulated::BlockRunner blocks_;
 };

@@ -46,6 +46,18 @@ std::string message_of(const auto& action) {
   return "";
 }
 
+TEST(CudaBackend, PinsMemoryOnceAtATime) {
+  Emulated e;
+  std::vector<std::byte> host(100);
+  {
+    const PinnedMemory pinned(e.backend, host);
+    EXPECT_TRUE(pinned.pinned());
+    EXPECT_FALSE(PinnedMemory(e.backend, host).pinned());
+  }
+  EXPECT_TRUE(PinnedMemory(e.backend, host).pinned());
+  EXPECT_THROW(e.backend.unpin(host), DeviceFault);
+}
+
 TEST(CudaBackend, HandsOverBytesInPieces) {
   Emulated e;
   const size_t bytes = (size_t{17} << 20) + 5;  // more than fits in the memory that copies go through
