@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "cuda/cuda_operations.h"
 #include "cuda/linear/inputs.h"
+#include "cuda/linear/linear_fp8.h"
 #include "cuda/linear/measure_variants.h"
 #include "cuda/probe.h"
 #include "cuda/ranks/cuda_ranks.h"
@@ -41,7 +43,12 @@ std::unique_ptr<Operations> CudaBackend::operations(Activations activations, con
                                                     const RankLink& ranks) {
   if (!has_input_form(activations))
     throw Error(ErrorKind::kUnsupported,
-                "--activations int8x2 is not supported with --device cuda; use bf16, f32 or int8");
+                "--activations int8x2 is not supported with --device cuda; use bf16, f32, int8 or fp8");
+  const DeviceFacts& facts = device_->facts();
+  if (activations == Activations::kFp8 && !has_fp8_products(facts))
+    throw Error(ErrorKind::kUnsupported, "--activations fp8 needs a GPU of compute capability 9.0, and " + facts.name +
+                                             " has " + std::to_string(facts.major) + "." + std::to_string(facts.minor) +
+                                             "; use bf16");
   return std::make_unique<CudaOperations>(*device_, graphs_, activations, limits, ranks, &variants_);
 }
 

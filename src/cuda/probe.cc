@@ -46,6 +46,25 @@ double seconds_of_launches(Device& device, std::span<const Launch> launches) {
   return best - launch;
 }
 
+// Multiply-adds a second. Numbers have random bits where `random` is set, and those of `fixed`.
+template <class Kernel>
+double multiply_rate(Device& device, std::byte* from, std::byte* to, uint32_t random, uint32_t fixed) {
+  std::vector<uint32_t> numbers(Kernel::kNumbers);
+  uint32_t state = 1;
+  for (uint32_t& n : numbers) {
+    state = state * 1664525 + 1013904223;
+    n = (state & random) | fixed;
+  }
+  device.upload(from, reinterpret_cast<const std::byte*>(numbers.data()), numbers.size() * sizeof(uint32_t));
+  constexpr int kRounds = 4000;
+  const int blocks = device.facts().processors;
+  const Launch multiply =
+      make_launch({.x = blocks, .threads = Kernel::kThreads, .shared_bytes = Kernel::kSharedBytes},
+                  Kernel{reinterpret_cast<const uint32_t*>(from), reinterpret_cast<float*>(to), kRounds});
+  return static_cast<double>(Kernel::kMultiplyAdds) * 8 * kRounds * blocks /
+         seconds_of_launches(device, {&multiply, 1});
+}
+
 }  // namespace
 
 BackendRates measure_rates(Device& device) {
@@ -60,20 +79,9 @@ BackendRates measure_rates(Device& device) {
     rates.bandwidth = 2.0 * static_cast<double>(kCopied) * kRepetitions / seconds_of_launches(device, copies);
   }
   if (device.facts().major == 9) {
-    std::vector<uint32_t> numbers(MultiplyPeak::kNumbers);
-    uint32_t state = 1;
-    for (uint32_t& n : numbers) {
-      state = state * 1664525 + 1013904223;
-      n = (state & 0x807F807F) | 0x3F003F00;  // pairs of bf16 numbers of magnitudes 0.5 to 1
-    }
-    device.upload(from.data, reinterpret_cast<const std::byte*>(numbers.data()), numbers.size() * sizeof(uint32_t));
-    constexpr int kRounds = 4000;
-    const int blocks = device.facts().processors;
-    const Launch multiply = make_launch(
-        {.x = blocks, .threads = MultiplyPeak::kThreads, .shared_bytes = MultiplyPeak::kSharedBytes},
-        MultiplyPeak{reinterpret_cast<const uint32_t*>(from.data), reinterpret_cast<float*>(to.data), kRounds});
-    rates.multiply_adds = static_cast<double>(MultiplyPeak::kMultiplyAdds) * 8 * kRounds * blocks /
-                          seconds_of_launches(device, {&multiply, 1});
+    // Pairs of bf16 numbers of magnitudes 0.5 to 1; four of E4M3 of 1 to 2.
+    rates.multiply_adds = multiply_rate<MultiplyPeak<false>>(device, from.data, to.data, 0x807F807F, 0x3F003F00);
+    rates.fp8_multiply_adds = multiply_rate<MultiplyPeak<true>>(device, from.data, to.data, 0x87878787, 0x38383838);
   }
   return rates;
 }

@@ -8,10 +8,11 @@
 
 namespace quire {
 
-inline constexpr NameTable<Activations, 4> kActivationsNames = {{{Activations::kF32, "f32"},
+inline constexpr NameTable<Activations, 5> kActivationsNames = {{{Activations::kF32, "f32"},
                                                                  {Activations::kBf16, "bf16"},
                                                                  {Activations::kInt8, "int8"},
-                                                                 {Activations::kInt8x2, "int8x2"}}};
+                                                                 {Activations::kInt8x2, "int8x2"},
+                                                                 {Activations::kFp8, "fp8"}}};
 inline constexpr NameTable<KvType, 6> kKvTypeNames = {{{KvType::kBf16, "bf16"},
                                                        {KvType::kF16, "f16"},
                                                        {KvType::kF32, "f32"},

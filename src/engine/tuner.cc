@@ -102,7 +102,7 @@ std::vector<TunedMatrix> tuned_matrices(const Model& model, Activations activati
   std::vector<TunedMatrix> matrices;
   for_each_matrix(model.config, model.weights, [&](const Slot& slot, const Linear& m) {
     const bool multiplied = slot.tensor != Tensor::kRouter && !is_table(slot.tensor);
-    if (multiplied && m.weight.data) matrices.push_back({&m.weight, input_form(activations, m)});
+    if (multiplied && m.weight.data) matrices.push_back({&m.weight, kernel_form(input_form(activations, m))});
   });
   return matrices;
 }

@@ -96,8 +96,9 @@ struct QuantizeArgs {
   Activations to;
   float threshold = std::numeric_limits<float>::infinity();  // kInt8Row: the least magnitude of outliers
   float outlier_ratio = kLeastOutlierRatio;                  // kInt8x2: the same, relative to the row's mean magnitude
-  std::byte* out;                                            // row 0, whichever rows are quantized; 64-byte aligned
-  size_t out_stride;                                         // bytes: blocks * activation_block_bytes(to)
+  bool to_e4m3 = false;  // kBf16: rows are rounded to E4M3 first, as base/float8.h says
+  std::byte* out;        // row 0, whichever rows are quantized; 64-byte aligned
+  size_t out_stride;     // bytes: blocks * activation_block_bytes(to)
 };
 
 // y [rows, W.rows] = value, or y_old + value if `accumulate`:

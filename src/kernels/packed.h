@@ -114,9 +114,13 @@ float packed_weight(const PackedMatrix& matrix, int row, int col);
 // A row of weights to out [cols], such as a token's embedding.
 void unpack_row(const PackedMatrix& matrix, int row, float* out);
 
-// The definition in force for weights of a format: without integer codes there is no int8 definition, and inputs are
-// rounded to bf16.
+// The definition in force for weights of a format: without integer codes there is no int8 definition, and without FP8 codes none of
+// FP8; inputs are then rounded to bf16.
+constexpr bool takes_fp8(const PanelFormat& format) {
+  return format.codes == Codes::kE4M3 && format.group % kBlockInputs == 0;
+}
 constexpr Activations activations_for(Activations mode, const PanelFormat& format) {
+  if (mode == Activations::kFp8 && !takes_fp8(format)) return Activations::kBf16;
   return has_int8_blocks(mode) && !has_integer_codes(format.codes) ? Activations::kBf16 : mode;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/float8.h"
 #include "base/half.h"
 #include "kernels/denormals.h"
 #include "kernels/lanes.h"
@@ -122,6 +123,21 @@ void write_floats(const float* x, bool round, FloatBlock& out) {
   out.sum = out.half_sums[0] + out.half_sums[1];
 }
 
+void round_row_to_e4m3(std::span<float> row) {
+  bool too_large = false;
+  float largest = 0;
+  for (const float x : row) {
+    if (!(std::abs(x) < kLeastTooLargeForE4M3)) too_large = true;
+    largest = std::max(largest, std::abs(x));
+  }
+  if (too_large) {
+    std::ranges::fill(row, std::numeric_limits<float>::quiet_NaN());
+    return;
+  }
+  const uint32_t least_normal = e4m3_least_normal(e4m3_exponent(largest));
+  for (float& x : row) x = round_to_e4m3(x, least_normal);
+}
+
 }  // namespace
 
 void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
@@ -139,6 +155,7 @@ void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
     }
     const float largest =
         a.to == Activations::kInt8Row ? largest_below(padded.data(), blocks * kBlockInputs, a.threshold) : 0;
+    if (a.to_e4m3) round_row_to_e4m3(padded);
     for (int b = 0; b < blocks; ++b) {
       const float* block = &padded[static_cast<size_t>(b * kBlockInputs)];
       if (a.to == Activations::kInt8) {

@@ -15,13 +15,20 @@ namespace quire {
 // scales of their blocks coarse, stay float32; all others are rounded as with kInt8.
 //
 // kInt8Row is for models that were made for it (W8A8, LLM.int8): int8 with one scale for a whole row of inputs.
-enum class Activations : uint8_t { kF32, kBf16, kInt8, kInt8Row, kInt8x2 };
+//
+// kFp8 is for FP8 weights: inputs are rounded to E4M3, with a power of two as the scale of a whole row (base/float8.h), and are then exact
+// in bf16. On a CPU products are those of kBf16.
+enum class Activations : uint8_t { kF32, kBf16, kInt8, kFp8, kInt8Row, kInt8x2 };
 
 constexpr bool has_int8_blocks(Activations a) { return a == Activations::kInt8 || a == Activations::kInt8x2; }
-// The type of the products.
+// The type of the products: one of the first kMultiplyUnits. Of kFp8, only GPUs have it.
+inline constexpr size_t kMultiplyUnits = 4;
 constexpr Activations multiply_unit(Activations a) {
   return has_int8_blocks(a) || a == Activations::kInt8Row ? Activations::kInt8 : a;
 }
+
+// The form that the CPU's kernels know: rows of E4M3 are rows of bf16 to them.
+constexpr Activations kernel_form(Activations a) { return a == Activations::kFp8 ? Activations::kBf16 : a; }
 
 // Rows of inputs that kernels may lay out together.
 inline constexpr int kRowGroup = 16;

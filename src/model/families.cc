@@ -156,6 +156,12 @@ const Spelling& spelling_of(const Checkpoint& checkpoint) {
 
 namespace {
 
+// Whether weights can be E4M3: what they are is in the files.
+bool can_be_fp8(CodedForm form) {
+  using enum CodedForm;
+  return form == kFp8 || form == kMxfp8 || form == kMlx || form == kTorchao;
+}
+
 InputForms input_forms(const Checkpoint& checkpoint) {
   InputForms forms;
   const auto quantization = read_quantization(*checkpoint.hf());
@@ -163,6 +169,7 @@ InputForms input_forms(const Checkpoint& checkpoint) {
   for (const Quantization::Part& part : quantization->parts) {
     forms.transforms |= part.scheme.act_order;
     forms.int8_rows |= part.scheme.inputs.kind != InputCodes::Kind::kNone;
+    forms.fp8 |= can_be_fp8(part.scheme.form);
   }
   forms.transforms |= !quantization->rotations.empty() || std::ranges::any_of(checkpoint.tensors(), has_input_factors);
   return forms;

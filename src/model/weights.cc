@@ -268,6 +268,7 @@ class Loader : public TensorVisitor {
 
   // How the inputs of a coded matrix are rounded.
   void take_codes(const CodedMatrix& coded, Linear& to) {
+    assert(!takes_fp8(coded.format) || config_.input_forms.fp8);
     to.int8_rows = coded.inputs.kind != InputCodes::Kind::kNone;
     if (coded.inputs.kind == InputCodes::Kind::kOutliers) to.threshold = coded.inputs.threshold;
   }

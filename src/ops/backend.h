@@ -135,8 +135,8 @@ class Operations {
 
 // Limits of a device, as measured.
 struct BackendRates {
-  double bandwidth = 0;      // bytes per second, read or written
-  double multiply_adds = 0;  // per second, of bf16; 0: unknown
+  double bandwidth = 0;                             // bytes per second, read or written
+  double multiply_adds = 0, fp8_multiply_adds = 0;  // per second, of bf16 and of FP8; 0: unknown
 };
 
 // Functions of the memory may be called from several threads at once, for different memory.

@@ -20,7 +20,7 @@ struct Hardware {
 };
 
 // text: a list of machines, or one. file: names it in messages.
-//   {"name", "title", "memory_gb": 80, "bandwidth_gbs": 2039, "tops": {"f32": 19.5, "bf16": 312, "int8": 624},
+//   {"name", "title", "memory_gb": 80, "bandwidth_gbs": 2039, "tops": {"f32": 19.5, "bf16": 312, "int8": 624, "fp8": 312},
 //    "activations": "bf16", "price_per_hour": 2.5 (optional), "source"}
 // memory_gb and bandwidth_gbs count 10^9 bytes; tops: 10^12 operations a second, two for a multiply-add, without sparsity.
 // Throws Error naming the field.

@@ -11,7 +11,8 @@ MachineRates MachineProbe::measure() {
   MachineRates rates;
   rates.bandwidth = reads_.bandwidth();
   for (const Activations unit : units_)
-    rates.multiply_adds[static_cast<size_t>(unit)] = multiply_rate({compute_.kernels, compute_.team, unit}, 3);
+    rates.multiply_adds[static_cast<size_t>(unit)] =
+        multiply_rate({compute_.kernels, compute_.team, kernel_form(unit)}, 3);
   return rates;
 }
 

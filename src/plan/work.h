@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <numeric>
 #include <vector>
 
 #include "kernels/types.h"
@@ -15,17 +16,20 @@
 
 namespace quire {
 
-struct Work {
-  double bytes = 0;                          // of weights, keys, values and states, each read once
-  std::array<double, 3> multiply_adds = {};  // indexed by Activations (kF32, kBf16, kInt8): the type of the products
+// Indexed by Activations: the type of the products (multiply_unit()).
+using ByMultiplyUnit = std::array<double, kMultiplyUnits>;
 
-  double total_multiply_adds() const { return multiply_adds[0] + multiply_adds[1] + multiply_adds[2]; }
+struct Work {
+  double bytes = 0;  // of weights, keys, values and states, each read once
+  ByMultiplyUnit multiply_adds{};
+
+  double total_multiply_adds() const { return std::accumulate(multiply_adds.begin(), multiply_adds.end(), 0.0); }
   Work& operator+=(const Work& other);
 };
 
 struct MachineRates {
-  double bandwidth = 0;                      // bytes per second
-  std::array<double, 3> multiply_adds = {};  // per second, indexed by Activations; 0: the machine has no such unit
+  double bandwidth = 0;            // bytes per second
+  ByMultiplyUnit multiply_adds{};  // per second; 0: the machine has no such unit
 };
 
 // Seconds to read alone, and to multiply alone. `rates` must include every unit that `work` uses.
@@ -90,7 +94,7 @@ void add_matrix(const ModelConfig& config, const Slot& slot, double rows, double
 ModelWork model_work(const ModelConfig& config, const Weights& weights, Activations activations, KvType kv);
 
 // Which multiply_unit()s something uses, indexed by Activations.
-using MultiplyUnits = std::array<bool, 3>;
+using MultiplyUnits = std::array<bool, kMultiplyUnits>;
 std::vector<Activations> listed(const MultiplyUnits& used);
 std::vector<Activations> units_of(const ModelWork& work);
 

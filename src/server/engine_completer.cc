@@ -30,7 +30,7 @@ double EngineCompleter::measure_multiply_rate() const {
   if (!activations) return 0;
   Team team(info.threads);
   const CpuBackend cpu(info.kernels, team);
-  return multiply_rate(cpu.compute(multiply_unit(*activations)), 2);
+  return multiply_rate(cpu.compute(multiply_unit(kernel_form(*activations))), 2);
 }
 
 nlohmann::ordered_json EngineText::tokenizer_info() const {

@@ -2,7 +2,7 @@
 //
 //   bench_linear [DEVICE [TYPE[/ACTIVATIONS][,...] [ROWS[,ROWS...] [HIDDEN INNER]]]]
 //
-// DEVICE: as for --device (cuda); TYPE: as GGUF writes it (BF16, Q4_0); ACTIVATIONS: as for --activations (bf16). Prints, for the
+// DEVICE: as for --device (cuda); TYPE: as GGUF writes it (BF16, Q4_0), or FP8: E4M3 with a scale for 128 inputs; ACTIVATIONS: as for --activations (bf16). Prints, for the
 // linears of a layer of Llama's 8B shape, or of another, the time of a call, the bytes of weights per second and the products. Weights take turns, so that they come from memory. Then
 // compares rows that were computed one by one with the same rows in steps of 8, 64 and 300, bit for bit. A device that chooses between kernels
 // (Backend::tune()) then measures them, and both is done again with those that it chose.
@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -43,14 +44,34 @@ std::vector<std::string> words(std::string_view list) {
   return found;
 }
 
-TensorType type_named(std::string_view name) {
-  if (const auto type = tensor_type_from_name(name)) return *type;
-  throw invalid("{} is not a type of weights; use one that GGUF knows, such as BF16 or Q4_0", name);
+// nullopt: FP8.
+using WeightType = std::optional<TensorType>;
+
+WeightType type_named(std::string_view name) {
+  if (name == "FP8") return {};
+  if (const auto type = tensor_type_from_name(name)) return type;
+  throw invalid("{} is not a type of weights; use FP8, or one that GGUF knows, such as BF16 or Q4_0", name);
+}
+
+PackedMatrix describe(const WeightType& type, int rows, int cols) {
+  if (type) return describe_packed(*type, rows, cols);
+  return describe_packed(PanelFormat{.codes = Codes::kE4M3, .scale = ScaleKind::kF32, .group = 128}, 1, rows, cols);
+}
+
+// Random codes below 2 in magnitude.
+void fill_fp8(const PackedMatrix& w, uint32_t seed, std::span<std::byte> to) {
+  std::mt19937 random(seed);
+  for (int p = 0; p < w.panels(); ++p) {
+    const auto panel = to.subspan(static_cast<size_t>(p) * w.layout.bytes, w.layout.bytes);
+    const auto scales = panel.subspan(w.layout.scales, w.layout.codes - w.layout.scales);
+    std::ranges::fill(std::span(reinterpret_cast<float*>(scales.data()), scales.size() / sizeof(float)), 0.02f);
+    for (std::byte& code : panel.subspan(w.layout.codes)) code = static_cast<std::byte>(random() & 0xB7);
+  }
 }
 
 Activations activations_named(std::string_view name) {
   if (const auto activations = find_value(kActivationsNames, name)) return *activations;
-  throw invalid("{} is not a type of activations; use bf16, f32 or int8", name);
+  throw invalid("{} is not a type of activations; use bf16, f32, int8 or fp8", name);
 }
 
 // One call of project(): matrices of so many outputs that share their inputs.
@@ -63,10 +84,11 @@ struct Shape {
 
 class Bench {
  public:
-  Bench(Backend& backend, TensorType type, Activations activations, const Shape& shape, int most_rows, size_t in_turn)
+  Bench(Backend& backend, const WeightType& type, Activations activations, const Shape& shape, int most_rows,
+        size_t in_turn)
       : backend_(backend), shape_(shape), most_rows_(most_rows) {
     size_t bytes = 0;
-    for (const int outputs : shape.outputs) bytes += describe_packed(type, outputs, shape.cols).bytes();
+    for (const int outputs : shape.outputs) bytes += describe(type, outputs, shape.cols).bytes();
     weight_bytes_ = bytes * (shape.gated ? 2 : 1);
     const size_t copies = in_turn / weight_bytes_ + 1;
     for (size_t copy = 0; copy < copies; ++copy) {
@@ -148,16 +170,18 @@ class Bench {
     return {reinterpret_cast<float*>(memory.data()), cols, row_stride(cols)};
   }
 
-  void add_matrix(TensorType type, size_t k, size_t copy) {
+  void add_matrix(const WeightType& type, size_t k, size_t copy) {
     const int outputs = shape_.outputs[k % shape_.outputs.size()];
     Linear linear;
-    linear.weight = describe_packed(type, outputs, shape_.cols);
+    linear.weight = describe(type, outputs, shape_.cols);
     memory_.emplace_back(backend_, linear.weight.bytes());
     linear.weight.data = memory_.back().data();
     if (copy == 0) {
-      const auto source = synthetic_matrix(type, outputs, shape_.cols, 0.02f, k);
+      std::vector<std::byte> source;
+      if (type) source = synthetic_matrix(*type, outputs, shape_.cols, 0.02f, k);
       backend_.write(memory_.back().data(), memory_.back().size(), [&](std::span<std::byte> host) {
-        pack_panels(linear.weight, type, source, host.data(), 0, linear.weight.panels());
+        if (!type) return fill_fp8(linear.weight, static_cast<uint32_t>(k), host);
+        pack_panels(linear.weight, *type, source, host.data(), 0, linear.weight.panels());
       });
     } else {
       const size_t like = linears_.size() % (shape_.outputs.size() * (shape_.gated ? 2 : 1));
@@ -226,7 +250,7 @@ int run(std::span<char* const> args) {
   for (const std::string& name : words(args.size() > 2 ? args[2] : "BF16,Q4_0,Q4_0/int8,Q8_0/int8")) {
     std::printf("%s\n", name.c_str());
     const size_t slash = std::min(name.find('/'), name.size());
-    const TensorType type = type_named(std::string_view(name).substr(0, slash));
+    const WeightType type = type_named(std::string_view(name).substr(0, slash));
     const Activations activations =
         slash < name.size() ? activations_named(std::string_view(name).substr(slash + 1)) : Activations::kBf16;
     for (const Shape& shape : shapes) {

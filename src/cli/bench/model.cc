@@ -107,6 +107,8 @@ MachineRates ModelBench::measure_machine() {
   if (!device) return machine_.measure();
   MachineRates rates{.bandwidth = device->bandwidth, .multiply_adds = {}};
   rates.multiply_adds.fill(device->multiply_adds > 0 ? device->multiply_adds : std::numeric_limits<double>::infinity());
+  if (device->fp8_multiply_adds > 0)
+    rates.multiply_adds[static_cast<size_t>(Activations::kFp8)] = device->fp8_multiply_adds;
   return rates;
 }
 

@@ -301,8 +301,8 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->capture_default_str();
   add_activations(
       app, "--activations", o.activations,
-      "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX or on a GPU, else int8x2 "
-      "(docs/exactness.md)")
+      "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX or on a GPU, else int8x2; "
+      "fp8: those of FP8 weights to E4M3, the others to bf16 (docs/exactness.md)")
       ->group(kComputeGroup)
       ->capture_default_str();
   app.add_option("--max-num-batched-tokens,--batch-size", o.max_num_batched_tokens,

@@ -143,11 +143,11 @@ void run_check(const PlanOptions& o) {
 }
 
 void list_hardware() {
-  TextTable table({"name", "machine", "memory GB", "GB/s", "f32 TOPS", "bf16", "int8"}, 2);
+  TextTable table({"name", "machine", "memory GB", "GB/s", "f32 TOPS", "bf16", "int8", "fp8"}, 2);
   for (const Hardware& h : known_hardware()) {
     const auto tops = [&](size_t unit) { return fmt::format("{:.4g}", 2 * h.rates.multiply_adds[unit] / 1e12); };
     table.add({h.name, h.title, fmt::format("{:g}", h.memory / 1e9), fmt::format("{:g}", h.rates.bandwidth / 1e9),
-               tops(0), tops(1), tops(2)});
+               tops(0), tops(1), tops(2), tops(3)});
   }
   std::printf("%s", table.text().c_str());
 }

@@ -95,6 +95,8 @@
 //   multiply_bf16_wide<N>(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, bool add = true)
 //     wgmma.m64nNk16: d += a b^T, or d = a b^T without `add`, for a [64][16] in registers, each warp's 16 rows as in multiply_bf16; d: for each 8 columns the four
 //     of multiply_bf16. N: 8, 64 or 128. The product runs on: d must not be touched before wait_products()
+//   multiply_e4m3_wide<N>(d, a, b, add)        likewise wgmma.m64nNk32 of E4M3: a as of multiply_i8, b [N][32], 128 numbers a row. Sums have
+//     fewer digits than float32 (sm_90: about 14 bits). N: 8, 32, 64 or 128
 //   uint64_t product_rows(Shared p)            b [N][16] as rows of 64 bf16 numbers, 128 bytes each, at p + 1024 m, in the
 //     128-byte swizzle: the 16 bytes at offset o of row n lie at o ^ (n % 8 * 16). p: 1024 aligned, plus 32 bytes for each further
 //     16 columns
@@ -111,6 +113,7 @@
 //   float low_bf16(uint32_t), high_bf16(uint32_t), low_f16(uint32_t), high_f16(uint32_t)
 //   uint32_t subtract_bf16(uint32_t, uint32_t)   pairwise; rounded
 //   float e4m3(uint8_t)                          OCP E4M3FN
+//   uint32_t pack_e4m3(float, float, float, float)   the first in the low byte; rounded to nearest even, at most 448; NaN stays NaN
 //   uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector)    prmt
 //   float bits_float(uint32_t), uint32_t float_bits(float)
 //   float fma_of(a, b, c), exp_of(x), exp2_of(x), log_of(x), tanh_of(x), sqrt_of(x), erf_of(x), max_of(a, b), min_of(a, b)

@@ -34,6 +34,10 @@ DEVICE uint32_t subtract_bf16(uint32_t a, uint32_t b) {
   return pack_bf16(low_bf16(a) - low_bf16(b), high_bf16(a) - high_bf16(b));
 }
 DEVICE float e4m3(uint8_t v) { return e4m3_to_f32(v); }
+DEVICE uint32_t pack_e4m3(float x0, float x1, float x2, float x3) {
+  return f32_to_e4m3(x0) | uint32_t{f32_to_e4m3(x1)} << 8 | uint32_t{f32_to_e4m3(x2)} << 16 |
+         uint32_t{f32_to_e4m3(x3)} << 24;
+}
 
 DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t bytes = uint64_t{b} << 32 | a;

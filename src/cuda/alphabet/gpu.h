@@ -237,6 +237,11 @@ DEVICE float e4m3(uint8_t v) {
   const __half_raw half = __nv_cvt_fp8_to_halfraw(v, __NV_E4M3);
   return __half2float(__half(half));
 }
+DEVICE uint32_t pack_e4m3(float x0, float x1, float x2, float x3) {
+  const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(x0, x1), __NV_SATFINITE, __NV_E4M3);
+  const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(x2, x3), __NV_SATFINITE, __NV_E4M3);
+  return low | high << 16;
+}
 DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) { return __byte_perm(a, b, selector); }
 
 DEVICE float fma_of(float a, float b, float c) { return __fmaf_rn(a, b, c); }

@@ -75,7 +75,7 @@ struct Ballot {
   bool vote;
   uint32_t votes;  // the result
 };
-enum class MatrixNumbers : uint8_t { kBfloat16, kFloat16, kInt8 };
+enum class MatrixNumbers : uint8_t { kBfloat16, kFloat16, kInt8, kE4M3 };
 struct MatrixProduct {
   MatrixNumbers numbers;
   const uint32_t* a;  // [4]
@@ -101,9 +101,10 @@ void wait_copies(int groups);
 // ---- Products of warpgroups
 
 struct WideProduct {
-  std::span<float> d;  // [columns / 2]
-  const uint32_t* a;   // [4]
-  uint64_t b;          // product_rows()
+  MatrixNumbers numbers;  // kBfloat16 or kE4M3
+  std::span<float> d;     // [columns / 2]
+  const uint32_t* a;      // [4]
+  uint64_t b;             // product_rows()
   bool add;
 };
 void fence_products(Site site);

@@ -5,13 +5,13 @@
 
 namespace quire::cuda::emulated {
 
-void multiply_row(std::span<const float, 16> a, std::span<const float> b, std::span<float> d) {
+void multiply_row(std::span<const float> a, std::span<const float> b, std::span<float> d) {
   const size_t columns = d.size();
-  assert(columns % 8 == 0 && b.size() == 16 * columns);
+  assert(columns % 8 == 0 && b.size() == a.size() * columns);
   for (size_t first = 0; first < columns; first += 8) {
     double sums[8];
     for (size_t j = 0; j < 8; ++j) sums[j] = d[first + j];
-    for (size_t k = 0; k < 16; ++k) {
+    for (size_t k = 0; k < a.size(); ++k) {
       const double x = a[k];
       const float* row = &b[k * columns + first];
       for (size_t j = 0; j < 8; ++j) sums[j] += x * row[j];

@@ -7,9 +7,9 @@
 
 namespace quire::cuda::emulated {
 
-// A row of 16 numbers times columns of b [k][columns]: d[j] += sum over k of a[k] * b[k * columns + j]. Products of bf16 and
-// float16 are exact in double; they are added to d in double, in the order of k, and the sum is rounded to float32 once.
-void multiply_row(std::span<const float, 16> a, std::span<const float> b, std::span<float> d);
+// A row of numbers times columns of b [k][columns]: d[j] += sum over k of a[k] * b[k * columns + j]. Products of bf16, float16 and
+// E4M3 are exact in double; they are added to d in double, in the order of k, and the sum is rounded to float32 once.
+void multiply_row(std::span<const float> a, std::span<const float> b, std::span<float> d);
 
 // Words of the lanes -> a [16][16] of numbers.
 using LaneWords4 = std::array<std::array<uint32_t, 4>, 32>;

@@ -130,13 +130,13 @@ void start_products(BlockRunner& runner, int warp, LaneArguments lanes) {
   LaneWords4 a;
   for (size_t i = 0; i < kWarpLanes; ++i) {
     const auto& lane = of_lane<WideProduct>(lanes, i);
-    if (lane.b != first.b || lane.d.size() != first.d.size() || lane.add != first.add)
+    if (lane.numbers != first.numbers || lane.b != first.b || lane.d.size() != first.d.size() || lane.add != first.add)
       runner.fault("lanes of a warp multiply by different matrices");
     registers[i] = lane.d.data();
     std::memcpy(&a[i], lane.a, sizeof a[i]);
   }
   runner.counters().matrix_products += first.d.size() / 4;
-  runner.products(warp).start(registers, static_cast<int>(first.d.size()), first.b, first.add, a,
+  runner.products(warp).start(first.numbers, registers, static_cast<int>(first.d.size()), first.b, first.add, a,
                               runner.shadow().clocks.past(warp));
 }
 
@@ -160,7 +160,7 @@ constexpr WarpOperation kBallot{"ballot()", count_votes};
 constexpr WarpOperation kProduct{"a product of matrices", multiply_matrices};
 constexpr WarpOperation kLoad{"load_matrices()", load_rows};
 constexpr WarpOperation kFenceProducts{"fence_products()", fence_warp};
-constexpr WarpOperation kStartProduct{"multiply_bf16_wide()", start_products};
+constexpr WarpOperation kStartProduct{"a product of a warpgroup", start_products};
 constexpr WarpOperation kCommitProducts{"commit_products()", commit_warp};
 constexpr WarpOperation kWaitProducts{"wait_products()", finish_products};
 
@@ -197,10 +197,11 @@ void commit_products(Site site) { perform_whole(kCommitProducts, nullptr, site);
 void start_product(WideProduct& lane, Site site) {
   BlockRunner& runner = running_block();
   const ThreadState& state = runner.thread();
-  if (state.threads % 128 != 0) runner.fault("multiply_bf16_wide() in a block of no whole warpgroups");
-  if (!ProductRows::valid(lane.b)) runner.fault("multiply_bf16_wide() by something that product_rows() did not make");
+  if (state.threads % 128 != 0) runner.fault("a product of a warpgroup in a block of no whole warpgroups");
+  if (!ProductRows::valid(lane.b))
+    runner.fault("a product of a warpgroup by something that product_rows() did not make");
   if (!runner.products(state.warp()).fenced())
-    runner.fault("multiply_bf16_wide() without fence_products() since the block began, or since wait_products()");
+    runner.fault("a product of a warpgroup without fence_products() since the block began, or since wait_products()");
   perform_whole(kStartProduct, &lane, site);
 }
 

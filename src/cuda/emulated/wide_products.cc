@@ -24,11 +24,44 @@ void hold(std::span<float> registers) {
   for (float& v : registers) std::memcpy(&v, &kHeldRegister, sizeof v);
 }
 
+// The rows of a, [16][16] of bf16 or [16][32] of E4M3.
+std::vector<float> rows_of_product(const PendingProduct& product) {
+  if (product.numbers == MatrixNumbers::kBfloat16) {
+    const auto rows = rows_of(product.a, low_bf16, high_bf16);
+    return {rows.begin(), rows.end()};
+  }
+  std::vector<float> rows(size_t{16} * 32);
+  for (size_t lane = 0; lane < 32; ++lane) {
+    const size_t g = lane / 4, i = lane % 4;
+    for (size_t w = 0; w < 4; ++w) {
+      for (size_t c = 0; c < 4; ++c)
+        rows[(g + w % 2 * 8) * 32 + w / 2 * 16 + 4 * i + c] = e4m3(static_cast<uint8_t>(product.a[lane][w] >> 8 * c));
+    }
+  }
+  return rows;
+}
+
+// A column of b^T, from shared memory.
+std::vector<float> column_of(const PendingProduct& product, int n, const std::byte* shared) {
+  std::vector<float> column;
+  for (int half = 0; half < 2; ++half) {
+    const std::byte* const at = shared + product.b.at(n, half);
+    if (product.numbers == MatrixNumbers::kE4M3) {
+      for (size_t k = 0; k < 16; ++k) column.push_back(e4m3(static_cast<uint8_t>(at[k])));
+      continue;
+    }
+    uint16_t numbers[8];
+    std::memcpy(numbers, at, sizeof numbers);
+    for (const uint16_t number : numbers) column.push_back(bf16_to_f32(number));
+  }
+  return column;
+}
+
 }  // namespace
 
-void WideProducts::start(std::span<float* const, 32> registers, int each, uint64_t descriptor, bool add,
-                         const LaneWords4& a, const BlockClocks::Past& past) {
-  products_.push_back({registers[0], 2 * each, ProductRows::decode(descriptor), add, group_, past, a});
+void WideProducts::start(MatrixNumbers numbers, std::span<float* const, 32> registers, int each, uint64_t descriptor,
+                         bool add, const LaneWords4& a, const BlockClocks::Past& past) {
+  products_.push_back({numbers, registers[0], 2 * each, ProductRows::decode(descriptor), add, group_, past, a});
   history_ = (history_ ^ descriptor) * 0x9E3779B97F4A7C15 + static_cast<uint64_t>(each);
   const auto known = std::ranges::find_if(results_, [&](const auto& r) { return r.registers[0] == registers[0]; });
   if (known != results_.end()) {
@@ -60,15 +93,13 @@ int WideProducts::wait(int groups, const std::byte* shared) {
   for (const PendingProduct& product : finished) {
     const auto result = std::ranges::find_if(results_, [&](const auto& r) { return r.registers[0] == product.result; });
     const auto each = static_cast<size_t>(result->each), columns = 2 * each;
-    std::vector<float> b(16 * columns), d(columns);
+    const std::vector<float> a = rows_of_product(product);
+    const size_t depth = a.size() / 16;
+    std::vector<float> b(depth * columns), d(columns);
     for (size_t n = 0; n < columns; ++n) {
-      for (int half = 0; half < 2; ++half) {
-        uint16_t numbers[8];
-        std::memcpy(numbers, shared + product.b.at(static_cast<int>(n), half), sizeof numbers);
-        for (size_t k = 0; k < 8; ++k) b[(static_cast<size_t>(half) * 8 + k) * columns + n] = bf16_to_f32(numbers[k]);
-      }
+      const std::vector<float> column = column_of(product, static_cast<int>(n), shared);
+      for (size_t k = 0; k < depth; ++k) b[k * columns + n] = column[k];
     }
-    const auto a = rows_of(product.a, low_bf16, high_bf16);
     for (size_t row = 0; row < 16; ++row) {
       // The lanes of a row hold two numbers of each 8 columns: [column / 8][row / 8][column % 2].
       const auto at = [&](size_t n) -> float& {
@@ -76,7 +107,7 @@ int WideProducts::wait(int groups, const std::byte* shared) {
         return result->values[lane * each + n / 8 * 4 + row / 8 * 2 + n % 2];
       };
       for (size_t n = 0; n < columns; ++n) d[n] = product.add ? at(n) : 0;
-      multiply_row(std::span<const float, 16>(&a[row * 16], 16), b, d);
+      multiply_row(std::span(a).subspan(row * depth, depth), b, d);
       for (size_t n = 0; n < columns; ++n) at(n) = d[n];
     }
     if (--result->pending > 0) continue;

@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "cuda/emulated/clocks.h"
+#include "cuda/emulated/machine.h"
 #include "cuda/emulated/matrices.h"
 
 namespace quire::cuda::emulated {
 
-// The shared memory that product_rows() names: 1024 aligned rows, and the first of 16 columns.
+// The shared memory that product_rows() names: 1024 aligned rows, and the first of 16 columns (of E4M3: 32).
 struct ProductRows {
   size_t base;      // in the block's shared memory
   uint32_t column;  // in bytes: 0, 32, 64 or 96
@@ -24,7 +25,7 @@ struct ProductRows {
     const size_t offset = descriptor & 0xFFFFFFFF;
     return {offset / 1024 * 1024, static_cast<uint32_t>(offset % 1024)};
   }
-  // Where 8 numbers of a row lie, half of the 16 columns: 16 bytes.
+  // Where half of the numbers of a row lie: 16 bytes.
   size_t at(int row, int half) const {
     const auto n = static_cast<uint32_t>(row);
     return base + n / 8 * 1024 + n % 8 * 128 + ((column + 16 * static_cast<uint32_t>(half)) ^ n % 8 * 16);
@@ -40,6 +41,7 @@ struct ProductResult {
 };
 
 struct PendingProduct {
+  MatrixNumbers numbers;
   float* result;  // registers of lane 0: names the ProductResult
   int columns;
   ProductRows b;
@@ -61,8 +63,8 @@ class WideProducts {
   void fence() { fenced_ = true; }
   bool fenced() const { return fenced_; }
   void commit() { ++group_; }
-  void start(std::span<float* const, 32> registers, int each, uint64_t descriptor, bool add, const LaneWords4& a,
-             const BlockClocks::Past& past);
+  void start(MatrixNumbers numbers, std::span<float* const, 32> registers, int each, uint64_t descriptor, bool add,
+             const LaneWords4& a, const BlockClocks::Past& past);
   // Computes the products of all committed groups but the last `groups`. Returns the lane whose registers were written
   // while a product held them, or -1.
   int wait(int groups, const std::byte* shared);

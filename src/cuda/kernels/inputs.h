@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "cuda/alphabet/alphabet.h"
-#include "cuda/kernels/int8/inputs.h"
 #include "cuda/kernels/prepared_row.h"
 #include "cuda/kernels/unroll.h"
+#include "cuda/kernels/write_inputs.h"
 #include "kernels/packed.h"
 #include "kernels/types.h"
 
@@ -128,9 +128,9 @@ struct PrepareInputs {
   template <class Value>
   DEVICE void write(const Value& value, Global<uint8_t> to) const {
     const int blocks = (cols + kBlockInputs - 1) / kBlockInputs, eights = 4 * blocks;
-    Int8RowMost most;
-    if constexpr (kForm == Activations::kInt8Row) {
-      for (int i = thread(); i < cols; i += kThreads) most.see(value(i), threshold);
+    RowMost most;
+    if constexpr (kNeedsWholeRow<kForm>) {
+      for (int i = thread(); i < cols; i += kThreads) see_input<kForm>(most, value(i), threshold);
       most = most_over_block(most);
     }
     for (int begin = warp() * 32; begin < eights; begin += kThreads) {  // whole warps

@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "cuda/alphabet/alphabet.h"
-#include "cuda/kernels/int8/inputs.h"
 #include "cuda/kernels/normed_eights.h"
 #include "cuda/kernels/prepared_row.h"
 #include "cuda/kernels/unroll.h"
+#include "cuda/kernels/write_inputs.h"
 #include "kernels/packed.h"
 #include "kernels/types.h"
 
@@ -68,12 +68,12 @@ struct PrepareHeldInputs {
     if (rows.norm != NormKind::kNone) factor = rows.factor(sum_squares(values, mean));
     UNROLL
     for (int h = 0; h < kHeld; ++h) rows.apply(values[h], weights[h], thread() + h * threads(), mean, factor);
-    Int8RowMost most;
-    if constexpr (kForm == Activations::kInt8Row) {
+    RowMost most;
+    if constexpr (kNeedsWholeRow<kForm>) {
       UNROLL
       for (int h = 0; h < kHeld; ++h) {
         UNROLL
-        for (int k = 0; k < 8; ++k) most.see(values[h].v[k], threshold);
+        for (int k = 0; k < 8; ++k) see_input<kForm>(most, values[h].v[k], threshold);
       }
       most = most_over_block(most);
     }

@@ -9,13 +9,15 @@
 
 namespace quire::cuda {
 
-// Each warpgroup multiplies [64][16] in registers by [128][16] in shared memory, `rounds` times eight. x: some bf16 numbers,
-// kNumbers words: zeros would be multiplied faster. y [blocks][kThreads]: what comes out.
+// Each warpgroup multiplies [64][16] in registers by [128][16] in shared memory, of E4M3 [64][32] by [128][32], `rounds` times eight.
+// x: some numbers, kNumbers words: zeros would be multiplied faster. y [blocks][kThreads]: what comes out.
+template <bool kFp8>
 struct MultiplyPeak {
   static constexpr const char* kName = "multiply_peak";
   static constexpr int kGroups = 3, kThreads = kGroups * 128, kColumns = 128;
   static constexpr int kNumbers = kColumns * 32, kSharedBytes = kNumbers * 4;
-  static constexpr int64_t kMultiplyAdds = int64_t{64} * kColumns * 16 * kGroups;  // of a block in one product
+  static constexpr int64_t kMultiplyAdds =
+      int64_t{64} * kColumns * (kFp8 ? 32 : 16) * kGroups;  // of a block in one product
 
   Global<const uint32_t> x;
   Global<float> y;
@@ -32,7 +34,13 @@ struct MultiplyPeak {
     for (int round = 0; round < rounds; ++round) {
       fence_products();
       UNROLL
-      for (int k = 0; k < 8; ++k) multiply_bf16_wide<kColumns>(d, a, product_rows(b + k % 4 * 8));
+      for (int k = 0; k < 8; ++k) {
+        if constexpr (kFp8) {
+          multiply_e4m3_wide<kColumns>(d, a, product_rows(b + k % 4 * 8));
+        } else {
+          multiply_bf16_wide<kColumns>(d, a, product_rows(b + k % 4 * 8));
+        }
+      }
       commit_products();
       wait_products<0>();
     }

@@ -102,6 +102,8 @@ void launch_prepare(Stream& stream, const PreparedFrom& from, const TransformVie
       return run(launch_form<Activations::kBf16>);
     case Activations::kInt8:
       return run(launch_form<Activations::kInt8>);
+    case Activations::kFp8:
+      return run(launch_form<Activations::kFp8>);
     default:
       return run(launch_form<Activations::kInt8Row>);
   }
@@ -175,6 +177,7 @@ std::byte* InputBuffers::region(Activations form) const {
     case Activations::kBf16:
       return bf16_;
     case Activations::kInt8:
+    case Activations::kFp8:  // no step has both, and these rows are smaller
       return int8_;
     default:
       return int8_rows_;
@@ -250,7 +253,7 @@ InputBuffers::HeadInputs InputBuffers::prepare_heads(Stream& stream, Activations
   const int cols = any.weight.cols;
   HeadInputs inputs{{}, head_rows(1, rows)};
   late_ = {};
-  const Activations form = input_form(mode, any);
+  const Activations form = part_form(mode, any);
   const Inputs::Entry to = *inputs.first.add({form, nullptr, region(form), prepared_stride(form, cols)});
   const Rows columns = heads.x.columns(0, cols);
   const PreparedFrom from{

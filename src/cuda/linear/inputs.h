@@ -1,4 +1,5 @@
-// Prepared inputs: rows of activations as linears read them. Those of int8: cuda/kernels/int8/inputs.h. The others:
+// Prepared inputs: rows of activations as linears read them. Those of int8: cuda/kernels/int8/inputs.h, of FP8:
+// cuda/kernels/fp8/inputs.h. The others:
 //
 // A prepared row of `cols` inputs, in blocks of 32 with zeros in place of inputs that the last has not:
 //
@@ -20,6 +21,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "cuda/kernels/fp8/inputs.h"
 #include "cuda/kernels/inputs.h"
 #include "cuda/kernels/int8/inputs.h"
 #include "cuda/kernels/normed_eights.h"
@@ -32,12 +34,18 @@ namespace quire::cuda {
 
 // Whether inputs of linears can have this form.
 constexpr bool has_input_form(Activations form) { return form != Activations::kInt8x2; }
+// The form for the linears of experts and of heads, which have no kernels for rows of E4M3.
+constexpr Activations part_form(Activations mode, const Linear& w) {
+  return input_form(mode == Activations::kFp8 ? Activations::kBf16 : mode, w);
+}
 // Of kF32 and kBf16.
 constexpr int input_terms(Activations form) { return form == Activations::kF32 ? 3 : 1; }
 constexpr size_t prepared_block_bytes(Activations form) {
   switch (form) {
     case Activations::kInt8:
       return kInt8Block + kInt8InfoBytes;
+    case Activations::kFp8:
+      return kFp8Block;
     case Activations::kInt8Row:  // with its outliers, and their mask
       return kInt8Block + kBlockInputs * sizeof(uint16_t) + sizeof(uint32_t);
     default:
@@ -47,7 +55,8 @@ constexpr size_t prepared_block_bytes(Activations form) {
 // Bytes from a prepared row to the next, a multiple of 16.
 constexpr size_t prepared_stride(Activations form, int cols) {
   const auto blocks = static_cast<size_t>((cols + kBlockInputs - 1) / kBlockInputs);
-  const size_t bytes = blocks * prepared_block_bytes(form) + (form == Activations::kInt8Row ? kInt8InfoBytes : 0);
+  const size_t of_row = form == Activations::kInt8Row ? kInt8InfoBytes : form == Activations::kFp8 ? kFp8InfoBytes : 0;
+  const size_t bytes = blocks * prepared_block_bytes(form) + of_row;
   return (bytes + 15) / 16 * 16;
 }
 

@@ -1,5 +1,7 @@
 #include "cuda/linear/linear_many_rows.h"
 
+#include "cuda/linear/linear_fp8.h"
+
 namespace quire::cuda {
 namespace {
 
@@ -12,6 +14,7 @@ bool has_even_ranges(int blocks) { return blocks >= 128 || blocks % (2 * kSplits
 }  // namespace
 
 bool takes_many_rows(const DeviceFacts& facts, const LaunchKind& kind, int rows) {
+  if (kind.inputs == Activations::kFp8) return true;
   if (facts.major != 9 || kind.inputs != Activations::kBf16 || rows < kLeastRows || !has_even_ranges(kind.blocks))
     return false;
   return !kind.halves || kind.codes == Codes::kU2 || kind.codes == Codes::kU3 || kind.codes == Codes::kU6 ||
@@ -19,6 +22,7 @@ bool takes_many_rows(const DeviceFacts& facts, const LaunchKind& kind, int rows)
 }
 
 void launch_many_rows(Stream& stream, Codes codes, const LinearLaunch& l) {
+  if (l.form == Activations::kFp8) return launch_fp8(stream, l);
   with_codes(codes, [&]<Codes kCodes>() { launch_many_rows<kCodes>(stream, l); });
 }
 

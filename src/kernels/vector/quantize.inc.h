@@ -1,6 +1,7 @@
 // Activation blocks, written once over the alphabet. Sums are taken in the order of reference_rows.cc.
 #pragma once
 
+#include "base/float8.h"
 #include "base/half.h"
 #include "kernels/denormals.h"
 #include "kernels/kernels.h"
@@ -16,7 +17,9 @@ class RowInputs {
   [[gnu::always_inline]] RowInputs(const QuantizeArgs& a, int row)
       : a_(a),
         x_(a.x + static_cast<size_t>(row) * a.x_stride),
-        factor_(Floats16::all(a.norm_weight ? rms_factor(x_, a.cols, a.epsilon) : 1.0f)) {}
+        factor_(Floats16::all(a.norm_weight ? rms_factor(x_, a.cols, a.epsilon) : 1.0f)) {
+    if (a.to_e4m3) find_e4m3_scale();
+  }
 
   [[gnu::always_inline]] int blocks() const { return (a_.cols + kBlockInputs - 1) / kBlockInputs; }
 
@@ -36,6 +39,7 @@ class RowInputs {
       w1 = Floats16::load(last[1] + kLanes);
     }
     if (a_.norm_weight) x0 = mul(mul(x0, factor_), w0), x1 = mul(mul(x1, factor_), w1);
+    if (least_normal_ != 0) x0 = round_to_e4m3(x0), x1 = round_to_e4m3(x1);
     use(x0, x1);
   }
 
@@ -49,9 +53,27 @@ class RowInputs {
   }
 
  private:
+  [[gnu::always_inline]] void find_e4m3_scale() {
+    Ints16 most = Ints16::all(0);
+    for_each_block([&](int, Floats16 x0, Floats16 x1)
+                       __attribute__((always_inline)) { most = max(most, max(bits(abs(x0)), bits(abs(x1)))); });
+    const float largest = largest_magnitude(bits(most), bits(most));
+    least_normal_ = largest < kLeastTooLargeForE4M3 ? e4m3_least_normal(e4m3_exponent(largest)) : kNoNumbers;
+  }
+
+  // As base/float8.h.
+  [[gnu::always_inline]] Floats16 round_to_e4m3(Floats16 x) const {
+    if (least_normal_ == kNoNumbers) return Floats16::all(__builtin_nanf(""));
+    const Ints16 power = max(band(bits(x), Ints16::all(0x7f800000)), Ints16::all(static_cast<int32_t>(least_normal_)));
+    const Floats16 rounder = bits(bor(add(power, Ints16::all(20 << 23)), Ints16::all(0x00400000)));
+    return sub(add(x, rounder), rounder);
+  }
+
+  static constexpr uint32_t kNoNumbers = ~0u;  // least_normal_ of a row that is NaN
   const QuantizeArgs& a_;
   const float* x_;
   Floats16 factor_;
+  uint32_t least_normal_ = 0;  // e4m3_least_normal(); 0: numbers are not rounded here
 };
 
 // Bytes of 16 inputs in kPairOrder.

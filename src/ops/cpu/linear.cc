@@ -39,9 +39,10 @@ QuantizeArgs quantize_args(const Rows& x, int cols, const Inputs::Entry& to, con
   return {.x = x.data,
           .x_stride = x.stride,
           .cols = cols,
-          .to = to.form,
+          .to = kernel_form(to.form),
           .threshold = w.threshold,
           .outlier_ratio = normalized ? kNormalizedOutliers : kOtherOutliers,
+          .to_e4m3 = to.form == Activations::kFp8,
           .out = to.data,
           .out_stride = to.stride};
 }
@@ -57,7 +58,7 @@ LinearArgs linear_args(const Compute& compute, const Inputs& x, const Projection
   const Inputs::Entry& in = x.of(p.as.value_or(input_form(compute.activations, *p.w)), *p.w);
   return {.weights = &p.w->weight,
           .up = p.up ? &p.up->weight : nullptr,
-          .activations = in.form,
+          .activations = kernel_form(in.form),
           .x = in.data,
           .x_stride = in.stride,
           .y = p.y.data,
@@ -128,7 +129,7 @@ InputMemory::Regions InputMemory::regions_of(std::span<const Need> needs, const 
   Regions r;
   for (const Need& need : needs) {
     const size_t rows = padded_rows(need.rows);
-    r.int8 = std::max(r.int8, rows * input_stride(Activations::kInt8x2, need.cols));
+    r.int8 = std::max(r.int8, rows * input_stride(forms.fp8 ? Activations::kFp8 : Activations::kInt8x2, need.cols));
     r.floats = std::max(r.floats, rows * input_stride(Activations::kF32, need.cols));
     r.int8_rows = std::max(r.int8_rows, rows * input_stride(Activations::kInt8Row, need.cols));
     r.scratch = std::max(r.scratch, rows * row_stride(need.cols) * sizeof(float));
@@ -157,7 +158,9 @@ InputMemory::InputMemory(std::byte* memory, std::span<const Need> needs, const I
 }
 
 std::byte* InputMemory::region(Activations form) const {
-  return has_int8_blocks(form) ? int8_ : form == Activations::kInt8Row ? int8_rows_ : floats_;
+  // A step has none of int8 if it has rows of E4M3, so these are in its place.
+  if (has_int8_blocks(form) || form == Activations::kFp8) return int8_;
+  return form == Activations::kInt8Row ? int8_rows_ : floats_;
 }
 
 Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,

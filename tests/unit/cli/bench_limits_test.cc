@@ -15,7 +15,7 @@ TEST(Samples, TakeTheMedianOfEachMachineRate) {
   const MachineRates machines[] = {{10, {1, 2, 3}}, {20, {4, 0, 5}}};
   const MachineRates median = median_of(machines);
   EXPECT_EQ(median.bandwidth, 15);
-  EXPECT_EQ(median.multiply_adds, (std::array<double, 3>{2.5, 1, 4}));
+  EXPECT_EQ(median.multiply_adds, (ByMultiplyUnit{2.5, 1, 4, 0}));
 }
 
 }  // namespace

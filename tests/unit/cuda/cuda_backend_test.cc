@@ -94,7 +94,7 @@ TEST(CudaBackend, RefusesFormsOfInputsByName) {
   Emulated e;
   const std::string message = message_of([&] { (void)e.backend.operations(Activations::kInt8x2, two_rows()); });
   EXPECT_NE(message.find("--activations int8x2"), std::string::npos) << message;
-  EXPECT_NE(message.find("use bf16, f32 or int8"), std::string::npos) << message;
+  EXPECT_NE(message.find("use bf16, f32, int8 or fp8"), std::string::npos) << message;
 }
 
 TEST(CudaBackend, TakesNoMoreMemoryThanItSays) {

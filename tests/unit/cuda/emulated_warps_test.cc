@@ -213,7 +213,7 @@ TEST_F(EmulatedWarps, FindsMistakesWithProductsOfWarpgroups) {
   EXPECT_EQ(memory.values(), std::vector<float>(128, 16));
   EXPECT_EQ(fault(wide_product(out, {.at = 1024 + 96})), "");
   EXPECT_THAT(fault(wide_product(out, {.fence_products = false})),
-              HasSubstr("multiply_bf16_wide() without fence_products() since the block began"));
+              HasSubstr("a product of a warpgroup without fence_products() since the block began"));
   EXPECT_THAT(fault(wide_product(out, {.fence_shared = false})),
               HasSubstr("it multiplies by byte 1024 of shared memory, which thread 0 wrote without fence_shared() "
                         "before the barrier"));

@@ -32,8 +32,9 @@ inline RoundedRows rounded_rows(Activations form, float threshold, const std::ve
   reference_kernels().quantize({.x = x.data(),
                                 .x_stride = static_cast<size_t>(cols),
                                 .cols = cols,
-                                .to = form,
+                                .to = kernel_form(form),
                                 .threshold = threshold,
+                                .to_e4m3 = form == Activations::kFp8,
                                 .out = to.data.data(),
                                 .out_stride = stride},
                                0, rows);
@@ -46,7 +47,7 @@ inline std::vector<float> reference(const LinearCase& c, Activations form, const
   std::vector<float> y(static_cast<size_t>(rows) * outputs, kBefore);
   reference_kernels().linear({.weights = c.w,
                               .up = c.up,
-                              .activations = form,
+                              .activations = kernel_form(form),
                               .x = in.data.data(),
                               .x_stride = in.stride,
                               .y = y.data(),

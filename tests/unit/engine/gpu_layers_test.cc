@@ -84,7 +84,7 @@ TEST(GpuLayers, RoundInputsAsTheirDeviceDoes) {
   EXPECT_EQ(int8.plan.activation_type, Activations::kInt8);
   EXPECT_EQ(int8.plan.host->activation_type, Activations::kInt8);
   o.activations = "int8x2";
-  EXPECT_NE(error_of([&] { LoadedModel model(o, 64); }).find("use bf16, f32 or int8"), std::string::npos);
+  EXPECT_NE(error_of([&] { LoadedModel model(o, 64); }).find("use bf16, f32, int8 or fp8"), std::string::npos);
 }
 
 // Whatever the rows of a step, which decide the kernel; near the CPU's, whose norms round differently.

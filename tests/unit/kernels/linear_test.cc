@@ -10,6 +10,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/float8.h"
+#include "base/half.h"
 #include "kernels/kernels.h"
 #include "kernels/self_check.h"
 #include "quant/blocks.h"
@@ -284,6 +286,90 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
             ASSERT_EQ(std::memcmp(&expected[b], &got[b], used), 0) << cols << " columns, to " << static_cast<int>(to);
           }
         }
+      }
+    }
+  }
+}
+
+// The nearest of the codes times 2^e, of two that are as near the one with an even mantissa.
+float nearest_e4m3(float x, int e) {
+  double nearest = 0;
+  bool even = true;
+  for (int code = 0; code < 256; ++code) {
+    const double value = std::ldexp(double{e4m3_to_f32(static_cast<uint8_t>(code))}, e);
+    const double now = std::abs(value - x), best = std::abs(nearest - x);
+    if (now < best || (now == best && !even)) nearest = value, even = code % 2 == 0;
+  }
+  return static_cast<float>(nearest);
+}
+
+TEST(E4M3Rows, HaveTheNearestNumbersUnderTheLeastScale) {
+  EXPECT_EQ(e4m3_exponent(448), 0);
+  EXPECT_EQ(e4m3_exponent(std::nextafter(448.0f, 1000.0f)), 1);
+  EXPECT_EQ(e4m3_exponent(225), 0);
+  EXPECT_EQ(e4m3_exponent(224), -1);
+  EXPECT_EQ(e4m3_exponent(0), kLeastE4M3Exponent);
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  for (const int e : {-100, -20, 0, 1, 70}) {
+    const uint32_t least_normal = e4m3_least_normal(e);
+    const auto expect_nearest = [&](float x) {
+      EXPECT_EQ(round_to_e4m3(x, least_normal), nearest_e4m3(x, e)) << x << " under 2^" << e;
+    };
+    for (int code = 0; code < 126; ++code) {  // numbers, and the middles between neighbours
+      const float x = e4m3_to_f32(static_cast<uint8_t>(code)), next = e4m3_to_f32(static_cast<uint8_t>(code + 1));
+      for (const float sign : {1.0f, -1.0f}) {
+        expect_nearest(sign * std::ldexp(x, e));
+        expect_nearest(sign * std::ldexp((x + next) / 2, e));
+      }
+    }
+    for (int k = 0; k < 300; ++k)
+      expect_nearest(std::clamp(std::ldexp(normal(random), k % 20 - 12), -1.0f, 1.0f) * std::ldexp(448.0f, e));
+  }
+}
+
+TEST_P(Linear, RoundsRowsToE4M3WithTheReferencesBits) {
+  if (GetParam()->name.ends_with("amx")) return;  // in tile order: amx_test.cc
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  constexpr int kRows = 6;
+  for (const int cols : {32, 77, 1000}) {
+    std::vector<float> x(static_cast<size_t>(kRows * cols)), weight(static_cast<size_t>(cols));
+    for (float& v : weight) v = normal(random);
+    constexpr float kScales[kRows] = {1, 1e-9f, 300, 0, 1e-38f, 1};
+    for (size_t i = 0; i < x.size(); ++i) x[i] = normal(random) * kScales[i / static_cast<size_t>(cols)];
+    x.back() = 0x1.01p100f;
+    for (const float* norm : {static_cast<const float*>(nullptr), static_cast<const float*>(weight.data())}) {
+      const size_t blocks = static_cast<size_t>(cols + kBlockInputs - 1) / kBlockInputs,
+                   stride = blocks * sizeof(FloatBlock);
+      std::vector<std::byte> expected(stride * kRows), got(stride * kRows);
+      QuantizeArgs args{.x = x.data(),
+                        .x_stride = static_cast<size_t>(cols),
+                        .cols = cols,
+                        .norm_weight = norm,
+                        .epsilon = 1e-5f,
+                        .to = Activations::kBf16,
+                        .to_e4m3 = true,
+                        .out = expected.data(),
+                        .out_stride = stride};
+      reference_kernels().quantize(args, 0, kRows);
+      args.out = got.data();
+      GetParam()->quantize(args, 0, kRows);
+      for (size_t b = 0; b < kRows * blocks; ++b) {
+        const auto block = [&](std::vector<std::byte>& of) -> FloatBlock& {
+          return *reinterpret_cast<FloatBlock*>(&of[b * sizeof(FloatBlock)]);
+        };
+        undo_pairs(*GetParam(), block(got));
+        for (int i = 0; i < kBlockInputs; ++i) {
+          const float wanted = block(expected).x[i];
+          if (std::isnan(wanted) && std::isnan(block(got).x[i])) continue;
+          ASSERT_EQ(std::bit_cast<uint32_t>(wanted), std::bit_cast<uint32_t>(block(got).x[i]))
+              << cols << " columns, row " << b / blocks << ", input "
+              << b % blocks * kBlockInputs + static_cast<size_t>(i);
+          ASSERT_EQ(bf16_to_f32(f32_to_bf16(wanted)), wanted);
+        }
+        const bool too_large = b / blocks == kRows - 1 && norm == nullptr;
+        ASSERT_EQ(std::isnan(block(expected).x[0]), too_large);
       }
     }
   }

@@ -18,7 +18,6 @@
 #include "cuda/kernels/prepared_row.h"
 #include "cuda/kernels/unroll.h"
 #include "kernels/packed.h"
-#include "kernels/types.h"
 
 namespace quire::cuda {
 
@@ -78,7 +77,7 @@ DEVICE void write_int8_eight(const float (&inputs)[8], int eight, int blocks, Gl
 }
 
 // What a whole row decides. largest: the bits of the largest magnitude below the threshold, or of NaN.
-struct Int8RowMost {
+struct RowMost {
   uint32_t largest = 0, outliers = 0;  // outliers: 1 if there are any
 
   DEVICE void see(float x, float threshold) {
@@ -91,7 +90,7 @@ struct Int8RowMost {
 };
 
 // Of all threads of a block of whole warps. As sum_over_block().
-DEVICE Int8RowMost most_over_block(Int8RowMost v) {
+DEVICE RowMost most_over_block(RowMost v) {
   const auto over_warp = [&] {
     UNROLL
     for (int mask = 16; mask > 0; mask /= 2) {
@@ -120,8 +119,8 @@ DEVICE uint32_t outlier_f16_bits(float x) {
 }
 
 // As write_int8_eight(), for kInt8Row. most: of the row.
-DEVICE void write_int8_row_eight(const float (&inputs)[8], int eight, int blocks, const Int8RowMost& most,
-                                 float threshold, Global<uint8_t> row) {
+DEVICE void write_int8_row_eight(const float (&inputs)[8], int eight, int blocks, const RowMost& most, float threshold,
+                                 Global<uint8_t> row) {
   const float largest = bits_float(most.largest), factor = int8_factor(largest);
   int codes[8];
   uint32_t mask = 0;
@@ -143,19 +142,6 @@ DEVICE void write_int8_row_eight(const float (&inputs)[8], int eight, int blocks
     numbers.w[k] = outlier_f16_bits(inputs[2 * k]) | outlier_f16_bits(inputs[2 * k + 1]) << 16;
   store(row + (outliers_at(blocks) + 16 * eight), numbers);
   if (eight % 4 == 0) store(row + (outlier_masks_at(blocks) + eight), Words<1>{{mask}});
-}
-
-// Inputs 8 * eight .. + 7 in any form. most: of the row, for kInt8Row. The lanes that call it: as of write_eight().
-template <Activations kForm>
-DEVICE void write_inputs(const float (&inputs)[8], int eight, int blocks, const Int8RowMost& most, float threshold,
-                         Global<uint8_t> row) {
-  if constexpr (kForm == Activations::kInt8) {
-    write_int8_eight(inputs, eight, blocks, row);
-  } else if constexpr (kForm == Activations::kInt8Row) {
-    write_int8_row_eight(inputs, eight, blocks, most, threshold, row);
-  } else {
-    write_eight<kForm == Activations::kF32 ? 3 : 1>(inputs, eight, blocks, row);
-  }
 }
 
 }  // namespace quire::cuda
