@@ -97,6 +97,14 @@ TEST(CudaBackend, RefusesFormsOfInputsByName) {
   EXPECT_NE(message.find("use bf16, f32, int8 or fp8"), std::string::npos) << message;
 }
 
+TEST(CudaBackend, RefusesFp8WithoutProductsOfIt) {
+  Emulated ada({.major = 8, .minor = 9}), hopper;
+  const std::string message = message_of([&] { (void)ada.backend.operations(Activations::kFp8, two_rows()); });
+  EXPECT_NE(message.find("--activations fp8 needs a GPU of compute capability 9.0"), std::string::npos) << message;
+  EXPECT_NE(message.find("has 8.9; use bf16"), std::string::npos) << message;
+  EXPECT_EQ(message_of([&] { (void)hopper.backend.operations(Activations::kFp8, two_rows()); }), "");
+}
+
 TEST(CudaBackend, TakesNoMoreMemoryThanItSays) {
   Emulated e;
   const size_t before = *e.backend.own_memory();
