@@ -76,7 +76,10 @@ Backend::KernelChoices CudaBackend::tune(std::span<const TunedProjection> projec
   return measure_variants(*device_, variants_, projections, activations, rows, known, report);
 }
 
-std::optional<BackendRates> CudaBackend::measure_rates() { return cuda::measure_rates(*device_); }
+std::optional<BackendRates> CudaBackend::measure_rates() {
+  if (device_->facts().emulated) return {};  // it is the processor that computes, and would take hours to show it
+  return cuda::measure_rates(*device_);
+}
 
 std::byte* CudaBackend::allocate(size_t bytes) { return device_->allocate(bytes); }
 
