@@ -34,7 +34,7 @@ constexpr Activations input_form(Activations mode, const Linear& w) {
 // What a model's linears need beyond int8 blocks and floats of the inputs as they are.
 struct InputForms {
   bool int8_rows = false, transforms = false;
-  bool fp8 = false;  // takes_fp8() of some
+  bool fp8 = false;  // some weights may be FP8 (takes_fp8())
 
   bool operator==(const InputForms&) const = default;
 };

@@ -19,7 +19,6 @@ namespace quire {
 namespace {
 
 constexpr size_t kMostHardwareBytes = size_t{1} << 20, kMostMachinesOfFile = 1024;
-constexpr Activations kUnits[] = {Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kFp8};
 
 // 1 kB to 1 EB, and likewise for rates: what is beyond is a mistake in units.
 double positive(const JsonField& object, std::string_view key) { return object.at(key).number(1e-6, 1e9); }
@@ -33,7 +32,7 @@ Hardware read_machine(const JsonField& field) {
   const JsonField tops = field.at("tops").object();
   for (const auto& [key, rate] : tops.members()) {
     const auto unit = std::ranges::find(kUnits, key, [](Activations a) { return name(a); });
-    if (unit == std::end(kUnits)) throw rate.error("is not a type of products; known: f32, bf16, int8, fp8");
+    if (unit == kUnits.end()) throw rate.error("is not a type of products; known: f32, bf16, int8, fp8");
     h.rates.multiply_adds[static_cast<size_t>(*unit)] = rate.number(1e-6, 1e9) * 1e12 / 2;
   }
   auto& rates = h.rates.multiply_adds;
@@ -48,7 +47,7 @@ Hardware read_machine(const JsonField& field) {
   fall_back(Activations::kFp8, Activations::kBf16);
   const JsonField activations = field.at("activations");
   const auto unit = std::ranges::find(kUnits, activations.string(), [](Activations a) { return name(a); });
-  if (unit == std::end(kUnits)) throw activations.error("must be f32, bf16, int8 or fp8");
+  if (unit == kUnits.end()) throw activations.error("must be f32, bf16, int8 or fp8");
   h.activations = *unit;
   if (const auto price = field.find("price_per_hour")) h.price_per_hour = price->number(0, 1e9);
   h.source = field.get_or<std::string>("source", "");

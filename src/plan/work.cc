@@ -158,7 +158,7 @@ ModelWork model_work(const ModelConfig& config, const Weights& weights, Activati
 
 std::vector<Activations> listed(const MultiplyUnits& used) {
   std::vector<Activations> units;
-  for (const Activations unit : {Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kFp8}) {
+  for (const Activations unit : kUnits) {
     if (used[static_cast<size_t>(unit)]) units.push_back(unit);
   }
   return units;

@@ -16,7 +16,10 @@
 
 namespace quire {
 
-// Indexed by Activations: the type of the products (multiply_unit()).
+// The types of products (multiply_unit()).
+inline constexpr std::array<Activations, kMultiplyUnits> kUnits = {Activations::kF32, Activations::kBf16,
+                                                                   Activations::kInt8, Activations::kFp8};
+// Indexed by them.
 using ByMultiplyUnit = std::array<double, kMultiplyUnits>;
 
 struct Work {

@@ -47,7 +47,7 @@ void draw_roofline(const PlanReport& r, SvgPicture& svg) {
   }
   svg.label((kLeft + kRight) / 2, kBottom + 38, "middle", "operations for each byte that is read");
   svg.label(kLeft - 60, kTop - 14, "start", "operations a second");
-  for (const Activations unit : {Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kFp8}) {
+  for (const Activations unit : kUnits) {
     const double rate = 2 * rates.multiply_adds[static_cast<size_t>(unit)];
     if (rate == 0) continue;
     const double ridge = std::min(rate / rates.bandwidth, intensity.high());

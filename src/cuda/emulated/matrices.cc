@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <cstddef>
+#include <cstring>
 
 namespace quire::cuda::emulated {
 
@@ -29,6 +30,15 @@ std::array<float, 256> rows_of(const LaneWords4& a, float (*low)(uint32_t), floa
       at[0] = low(a[lane][w]);
       at[1] = high(a[lane][w]);
     }
+  }
+  return rows;
+}
+
+std::array<std::array<uint8_t, 32>, 16> byte_rows_of(const LaneWords4& a) {
+  std::array<std::array<uint8_t, 32>, 16> rows;
+  for (size_t lane = 0; lane < 32; ++lane) {
+    const size_t g = lane / 4, i = lane % 4;
+    for (size_t w = 0; w < 4; ++w) std::memcpy(&rows[g + w % 2 * 8][w / 2 * 16 + 4 * i], &a[lane][w], 4);
   }
   return rows;
 }

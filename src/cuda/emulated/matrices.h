@@ -14,5 +14,7 @@ void multiply_row(std::span<const float> a, std::span<const float> b, std::span<
 // Words of the lanes -> a [16][16] of numbers.
 using LaneWords4 = std::array<std::array<uint32_t, 4>, 32>;
 std::array<float, 256> rows_of(const LaneWords4& a, float (*low)(uint32_t), float (*high)(uint32_t));
+// Likewise a [16][32] of bytes.
+std::array<std::array<uint8_t, 32>, 16> byte_rows_of(const LaneWords4& a);
 
 }  // namespace quire::cuda::emulated

@@ -56,8 +56,7 @@ void multiply_floats(LaneArguments lanes, float (*low)(uint32_t), float (*high)(
       std::memcpy(&d[(g + 8 * w) * 8 + 2 * i], static_cast<const float*>(product.d) + 2 * w, 2 * sizeof(float));
     }
   }
-  for (size_t row = 0; row < 16; ++row)
-    multiply_row(std::span<const float, 16>(&a[row * 16], 16), b, std::span(&d[row * 8], 8));
+  for (size_t row = 0; row < 16; ++row) multiply_row(std::span(&a[row * 16], 16), b, std::span(&d[row * 8], 8));
   for (size_t lane = 0; lane < kWarpLanes; ++lane) {
     const size_t g = lane / 4, i = lane % 4;
     for (size_t w = 0; w < 2; ++w)
@@ -67,12 +66,10 @@ void multiply_floats(LaneArguments lanes, float (*low)(uint32_t), float (*high)(
 }
 
 void multiply_integers(LaneArguments lanes) {
-  std::array<std::array<int8_t, 32>, 16> a;  // [row][k]
-  std::array<std::array<int8_t, 32>, 8> b;   // [column][k]
-  const auto words = words_of_a(lanes);
+  const auto a = byte_rows_of(words_of_a(lanes));  // [row][k]
+  std::array<std::array<int8_t, 32>, 8> b;         // [column][k]
   for (size_t lane = 0; lane < kWarpLanes; ++lane) {
     const size_t g = lane / 4, i = lane % 4;
-    for (size_t w = 0; w < 4; ++w) std::memcpy(&a[g + w % 2 * 8][w / 2 * 16 + 4 * i], &words[lane][w], 4);
     for (size_t w = 0; w < 2; ++w) std::memcpy(&b[g][w * 16 + 4 * i], of_lane<MatrixProduct>(lanes, lane).b + w, 4);
   }
   for (size_t lane = 0; lane < kWarpLanes; ++lane) {
@@ -81,7 +78,7 @@ void multiply_integers(LaneArguments lanes) {
       const auto& row = a[lane / 4 + j / 2 * 8];
       const auto& column = b[lane % 4 * 2 + j % 2];
       auto sum = static_cast<uint32_t>(d[j]);  // wraps around, as the instruction does
-      for (size_t k = 0; k < 32; ++k) sum += static_cast<uint32_t>(row[k] * column[k]);
+      for (size_t k = 0; k < 32; ++k) sum += static_cast<uint32_t>(static_cast<int8_t>(row[k]) * column[k]);
       d[j] = static_cast<int32_t>(sum);
     }
   }

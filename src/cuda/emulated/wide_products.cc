@@ -30,13 +30,9 @@ std::vector<float> rows_of_product(const PendingProduct& product) {
     const auto rows = rows_of(product.a, low_bf16, high_bf16);
     return {rows.begin(), rows.end()};
   }
-  std::vector<float> rows(size_t{16} * 32);
-  for (size_t lane = 0; lane < 32; ++lane) {
-    const size_t g = lane / 4, i = lane % 4;
-    for (size_t w = 0; w < 4; ++w) {
-      for (size_t c = 0; c < 4; ++c)
-        rows[(g + w % 2 * 8) * 32 + w / 2 * 16 + 4 * i + c] = e4m3(static_cast<uint8_t>(product.a[lane][w] >> 8 * c));
-    }
+  std::vector<float> rows;
+  for (const auto& row : byte_rows_of(product.a)) {
+    for (const uint8_t number : row) rows.push_back(e4m3(number));
   }
   return rows;
 }

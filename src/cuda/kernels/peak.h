@@ -10,7 +10,7 @@
 namespace quire::cuda {
 
 // Each warpgroup multiplies [64][16] in registers by [128][16] in shared memory, of E4M3 [64][32] by [128][32], `rounds` times eight.
-// x: some numbers, kNumbers words: zeros would be multiplied faster. y [blocks][kThreads]: what comes out.
+// x: kNumbers words of numbers that are not 0, since a GPU multiplies zeros faster. y [blocks][kThreads]: the results.
 template <bool kFp8>
 struct MultiplyPeak {
   static constexpr const char* kName = "multiply_peak";

@@ -11,7 +11,7 @@
 
 namespace quire::cuda {
 
-// Whether the rounding of an input depends on the whole row: on what `see_input` has seen of it.
+// Whether the rounding of an input depends on its whole row, which see_input() goes through first.
 template <Activations kForm>
 inline constexpr bool kNeedsWholeRow = kForm == Activations::kInt8Row || kForm == Activations::kFp8;
 

@@ -24,7 +24,7 @@ void project_heads(Stream& stream, InputBuffers& inputs, const HeadProjections& 
 // For many parts with matrices of one shape, such as experts.
 struct PartProjection {
   const PackedMatrix& like;   // any part's
-  LinearParts parts;          // what is their own, and their rows
+  LinearParts parts;          // the matrices and rows of each
   int most_parts, most_rows;  // parts that can have rows, and rows of one part
   int usual_rows;             // of a part: what the launch is made for
   Rows y;

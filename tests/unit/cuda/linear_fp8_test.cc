@@ -14,11 +14,10 @@
 #include "base/float8.h"
 #include "cuda/emulated/device.h"
 #include "cuda/linear/inputs.h"
-#include "cuda/linear/linear.h"
 #include "cuda/stream.h"
 #include "kernels/kernels.h"
 #include "sanitizers.h"
-#include "unit/cuda/device_memory.h"
+#include "unit/cuda/device_linear.h"
 #include "unit/cuda/placed.h"
 #include "unit/cuda/reference_linear.h"
 #include "unit/kernels/random_panels.h"
@@ -26,8 +25,6 @@
 namespace quire::cuda {
 namespace {
 
-using testing::kBefore;
-using testing::PlacedMatrix;
 using testing::PlacedRows;
 using testing::random_rows;
 using testing::reference;
@@ -42,22 +39,8 @@ class CudaFp8 : public ::testing::Test {
   std::unique_ptr<Device> device_ = open(0);
   Stream stream_{*device_, false, size_t{8} << 20};
 
-  std::vector<float> run(const PackedMatrix& weights, const PackedMatrix* up, std::span<const float> x, int rows,
-                         LinearVariant variant = {}) {
-    const PlacedMatrix w(*device_, weights);
-    const PlacedMatrix other(*device_, up ? *up : weights);
-    const Linear linear{.weight = w.matrix}, up_linear{.weight = other.matrix};
-    const PlacedRows in(*device_, rows, weights.cols, x), out(*device_, rows, weights.rows, kBefore);
-    const InputBuffers::Need need{rows, weights.cols};
-    InputBuffers inputs(*device_, {&need, 1}, {});
-    const Projection p{.w = &linear,
-                       .y = out.rows(),
-                       .up = up ? &up_linear : nullptr,
-                       .f = up ? Nonlinearity::kSilu : Nonlinearity::kNone};
-    const Inputs prepared = inputs.prepare(stream_, Activations::kFp8, in.rows(), {}, rows, {&linear});
-    project(stream_, prepared, {&p, 1}, rows, Activations::kFp8, variant);
-    stream_.finish();
-    return out.values();
+  std::vector<float> run(const testing::LinearCase& c, std::span<const float> x, int rows, LinearVariant variant = {}) {
+    return testing::by_device(*device_, stream_, c, Activations::kFp8, x, rows, variant);
   }
 };
 
@@ -86,7 +69,7 @@ TEST_F(CudaFp8, IsTheCpusButForTheOrderOfSums) {
       x[static_cast<size_t>(s.cols + 7)] = 300;
       testing::LinearCase c{.w = &w.matrix, .up = gated ? &up.matrix : nullptr};
       if (gated) c.projection.f = Nonlinearity::kSilu;
-      const std::vector<float> expected = reference(c, Activations::kFp8, x, rows), got = run(*c.w, c.up, x, rows);
+      const std::vector<float> expected = reference(c, Activations::kFp8, x, rows), got = run(c, x, rows);
       double difference = 0, size = 0;
       for (size_t i = 0; i < got.size(); ++i) {
         difference += std::pow(double{got[i]} - expected[i], 2), size += std::pow(expected[i], 2);
@@ -103,13 +86,12 @@ TEST_F(CudaFp8, HasTheSameBitsForAnyNumberOfRows) {
     const auto w = testing::random_matrix(fp8_weights(s.group, s.scale), s.outputs, s.cols, random);
     const int most = s.cols > 1000 ? 131 : 66;
     const std::vector<float> x = random_rows(most, s.cols, random);
-    const std::vector<float> all = run(w.matrix, nullptr, x, most);
+    const std::vector<float> all = run({.w = &w.matrix}, x, most);
     for (const int rows : {1, 8, 9, most}) {
       for (const bool apart : {false, true}) {  // ranges in one block of threads, or each in its own
         const int first = most - rows;
-        const std::vector<float> some =
-            run(w.matrix, nullptr, std::span(x).subspan(static_cast<size_t>(first * s.cols)), rows,
-                {.kernel = LinearKernel::kWarpgroups, .apart = apart});
+        const std::vector<float> some = run({.w = &w.matrix}, std::span(x).subspan(static_cast<size_t>(first * s.cols)),
+                                            rows, {.kernel = LinearKernel::kWarpgroups, .apart = apart});
         ASSERT_EQ(std::memcmp(some.data(), &all[static_cast<size_t>(first * s.outputs)], some.size() * sizeof(float)),
                   0)
             << "group " << s.group << " rows " << rows << " apart " << apart;

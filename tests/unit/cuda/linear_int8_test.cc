@@ -16,6 +16,7 @@
 #include "cuda/linear/linear.h"
 #include "cuda/stream.h"
 #include "kernels/kernels.h"
+#include "unit/cuda/device_linear.h"
 #include "unit/cuda/device_memory.h"
 #include "unit/cuda/placed.h"
 #include "unit/cuda/reference_linear.h"
@@ -49,23 +50,7 @@ class CudaLinearInt8 : public ::testing::Test {
 
   std::vector<float> run(const Case& c, Activations form, const std::vector<float>& x, int rows,
                          LinearVariant variant = {}) {
-    const int cols = c.w->cols;
-    const PlacedMatrix w(*device_, *c.w), up(*device_, c.up ? *c.up : *c.w);
-    DeviceMemory memory(*device_);
-    Linear linear{.weight = w.matrix, .int8_rows = form == Activations::kInt8Row, .threshold = c.threshold};
-    Linear up_linear{.weight = up.matrix};
-    if (!c.bias.empty()) linear.bias = Vector(memory, c.bias);
-    if (!c.up_bias.empty()) up_linear.bias = Vector(memory, c.up_bias);
-    const PlacedRows in(*device_, rows, cols, std::span(x).first(static_cast<size_t>(rows * cols)));
-    const PlacedRows out(*device_, rows, c.w->rows, kBefore);
-    const InputBuffers::Need need{rows, cols};
-    InputBuffers inputs(*device_, {&need, 1}, {.int8_rows = true});
-    Projection p = c.projection;
-    p.w = &linear, p.y = out.rows(), p.up = c.up ? &up_linear : nullptr;
-    const Inputs prepared = inputs.prepare(stream_, Activations::kInt8, in.rows(), {}, rows, {&linear});
-    project(stream_, prepared, {&p, 1}, rows, Activations::kInt8, variant);
-    stream_.finish();
-    return out.values();
+    return testing::by_device(*device_, stream_, c, form, x, rows, variant);
   }
 
   // The first result that differs, or "".

@@ -19,6 +19,7 @@
 #include "cuda/stream.h"
 #include "kernels/kernels.h"
 #include "sanitizers.h"
+#include "unit/cuda/device_linear.h"
 #include "unit/cuda/device_memory.h"
 #include "unit/cuda/placed.h"
 #include "unit/cuda/reference_linear.h"
@@ -65,24 +66,8 @@ class CudaLinear : public ::testing::Test {
   // The first `rows` rows of x from row `first` on.
   std::vector<float> run(const Case& c, Activations form, const std::vector<float>& x, int rows, int first = 0,
                          LinearVariant variant = {}) {
-    const int cols = c.w->cols, outputs = c.w->rows;
-    const PlacedMatrix w(*device_, *c.w);
-    std::optional<PlacedMatrix> up;
-    if (c.up) up.emplace(*device_, *c.up);
-    DeviceMemory memory(*device_);
-    Linear linear{.weight = w.matrix}, up_linear{.weight = up ? up->matrix : w.matrix};
-    if (!c.bias.empty()) linear.bias = Vector(memory, c.bias);
-    if (!c.up_bias.empty()) up_linear.bias = Vector(memory, c.up_bias);
-    const PlacedRows in(*device_, rows, cols, std::span(x).subspan(static_cast<size_t>(first * cols)));
-    const PlacedRows out(*device_, rows, outputs, kBefore);
-    const InputBuffers::Need need{rows, cols};
-    InputBuffers inputs(*device_, {&need, 1}, {});
-    Projection p = c.projection;
-    p.w = &linear, p.y = out.rows(), p.up = up ? &up_linear : nullptr, p.as = form;
-    const Inputs prepared = inputs.prepare(*on_, form, in.rows(), {}, rows, {&linear}, form);
-    project(*on_, prepared, {&p, 1}, rows, form, variant);
-    on_->finish();
-    return out.values();
+    return testing::by_device(*device_, *on_, c, form, std::span(x).subspan(static_cast<size_t>(first * c.w->cols)),
+                              rows, variant);
   }
 };
 

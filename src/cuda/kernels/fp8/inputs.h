@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "base/float8.h"
 #include "cuda/alphabet/alphabet.h"
 #include "kernels/packed.h"
 
@@ -21,11 +22,10 @@ struct Fp8Scale {
   float scale, factor;  // factor: 1 / scale
   bool none;            // the row is NaN
 };
-// largest: the bits of the row's largest magnitude.
+// As e4m3_exponent(). largest: the bits of the row's largest magnitude.
 DEVICE Fp8Scale fp8_scale(uint32_t largest) {
-  constexpr uint32_t kTooLarge = (100 + 127) << 23;  // kLeastTooLargeForE4M3
-  constexpr uint32_t kLeast = 127 - 100;             // kLeastE4M3Exponent
-  if (largest >= kTooLarge) return {1, 1, true};
+  constexpr uint32_t kLeast = 127 + kLeastE4M3Exponent;
+  if (!(bits_float(largest) < kLeastTooLargeForE4M3)) return {1, 1, true};
   const uint32_t carried = (largest + 0x1FFFFF) >> 23;
   const uint32_t exponent = carried < kLeast + 8 ? kLeast : carried - 8;
   return {bits_float(exponent << 23), bits_float((254 - exponent) << 23), false};

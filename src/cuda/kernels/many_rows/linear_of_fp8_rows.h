@@ -5,8 +5,10 @@
 #include <cstdint>
 
 #include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/codes.h"
 #include "cuda/kernels/fp8/inputs.h"
 #include "cuda/kernels/linear.h"
+#include "cuda/kernels/many_rows/chunk_copies.h"
 #include "cuda/kernels/many_rows/row_tiles.h"
 #include "cuda/kernels/unroll.h"
 #include "cuda/kernels/weights.h"
@@ -41,7 +43,6 @@ struct LinearOfFp8Rows {
   static constexpr int kStageBytes = kInputBytes + kPanels * kPanelBytes, kStages = 4;
   static constexpr int kSharedBytes = kStages * kStageBytes;
   static_assert(kColumns * kTileFloats<kPanels> * 4 <= kSharedBytes && kStageBytes % 1024 == 0);
-  static constexpr int kRowsPerPass = kThreads / 8, kPasses = (kColumns + kRowsPerPass - 1) / kRowsPerPass;
 
   LinearWork work;
   RowTiles tiles;
@@ -50,11 +51,11 @@ struct LinearOfFp8Rows {
     return (blocks + kChunkBlocks - 1) / kChunkBlocks * range / kSplits;
   }
 
-  // The copies of a thread: 16 bytes of every kRowsPerPass-th row, and of each block of its warp's panel.
+  // The copies of a thread: of rows, and 16 bytes of each block of its warp's panel.
   struct Copies {
-    Global<const uint8_t> x, codes;
-    int row, piece, rows, blocks;  // piece: of 8 in a row of a chunk; rows, blocks: that there are
-    int x_to, codes_to;            // in the stage
+    RowCopies<kColumns, kThreads> inputs;
+    Global<const uint8_t> codes;
+    int codes_to, blocks;  // codes_to: in the stage; blocks: of the matrix
   };
   DEVICE void copy_chunk(const Copies& c, int chunk, int end, int stage) const {
     if (chunk >= end) return;
@@ -64,37 +65,18 @@ struct LinearOfFp8Rows {
     UNROLL
     for (int b = 0; b < kChunkBlocks; ++b)
       copy_async<16>(to + (c.codes_to + b * kCodeBytes), codes + (b < blocks ? b * kCodeBytes : 0), b < blocks);
-    const auto x = c.x + static_cast<ptrdiff_t>(chunk) * (kChunkBlocks * kFp8Block);
-    UNROLL
-    for (int k = 0; k < kPasses; ++k) {
-      const int row = c.row + k * kRowsPerPass;
-      if (kPasses * kRowsPerPass != kColumns && row >= kColumns) continue;
-      const bool valid = row < c.rows && c.piece < 2 * blocks;
-      copy_async<16>(to + (c.x_to + k * kRowsPerPass * 128),
-                     valid ? x + static_cast<ptrdiff_t>(k * kRowsPerPass) * work.x.stride : c.x, valid);
-    }
+    c.inputs.start(chunk, c.inputs.piece < 2 * blocks, to);
   }
 
-  // Lines of 64 bytes of a block's codes lie in another order, so that a warp reads from different banks (LinearOfManyRows).
-  DEVICE static int swizzled(int offset) {
-    const int line = offset / 64, i = line / 2;
-    return (line % 2 * 4 + i) * 64 + (offset % 64 ^ i / 2 * 32);
-  }
+  // Codes are the words of the product, as they are.
   struct Fragments {
-    uint32_t a[kChunkBlocks][4];
+    CodeWords<Codes::kE4M3> a[kChunkBlocks];
   };
   DEVICE static void load_weights(int stage, Fragments& to) {
-    const int g = lane() / 4, i = lane() % 4;
-    const auto own = shared<const uint8_t>(static_cast<size_t>(stage * kStageBytes + kInputBytes)) +
-                     (warp() * kPanelBytes + 64 * i + (8 * g ^ i / 2 * 32));
+    const auto panel =
+        shared<const uint8_t>(static_cast<size_t>(stage * kStageBytes + kInputBytes)) + warp() * kPanelBytes;
     UNROLL
-    for (int b = 0; b < kChunkBlocks; ++b) {
-      UNROLL
-      for (int line = 0; line < 2; ++line) {
-        const Words<2> words = load<2>(own + (b * kCodeBytes + 256 * line));
-        to.a[b][2 * line] = words.w[0], to.a[b][2 * line + 1] = words.w[1];
-      }
-    }
+    for (int b = 0; b < kChunkBlocks; ++b) load_swizzled<Codes::kE4M3>(panel, b, to.a[b]);
   }
 
   DEVICE void operator()() const {
@@ -105,14 +87,10 @@ struct LinearOfFp8Rows {
     const int own = tile.panel + warp(), panels = panels_of(w);
     const auto own_panel = m.data + static_cast<ptrdiff_t>(own < panels ? own : 0) * w.panel_bytes;
 
-    Copies copies;
-    copies.row = thread() / 8, copies.piece = thread() % 8;
-    copies.rows = work.rows - tile.row, copies.blocks = w.blocks;
-    copies.x = work.x.data + (static_cast<ptrdiff_t>(tile.row + copies.row) * work.x.stride + copies.piece * 16);
-    if (copies.row >= copies.rows) copies.x = work.x.data;  // and every copy of it is invalid
-    copies.x_to = copies.row * 128 + (copies.piece ^ copies.row % 8) * 16;
-    copies.codes = own_panel + (w.codes + 16 * lane());
-    copies.codes_to = kInputBytes + warp() * kPanelBytes + swizzled(16 * lane());
+    const Copies copies{{work.x, tile.row, work.rows},
+                        own_panel + (w.codes + 16 * lane()),
+                        kInputBytes + warp() * kPanelBytes + swizzled_codes<Codes::kE4M3>(16 * lane()),
+                        w.blocks};
 
     const int begin = first_chunk(w.blocks, tile.range_begin), end = first_chunk(w.blocks, tile.range_end);
     UNROLL
@@ -173,8 +151,8 @@ struct LinearOfFp8Rows {
         UNROLL
         for (int t = 0; t < kTogether; ++t) {
           const int b = q * kTogether + t;
-          multiply_e4m3_wide<kHalf>(products[half], now.a[b], product_rows(rows + (half * kHalf * 128 + b * kFp8Block)),
-                                    t > 0);
+          multiply_e4m3_wide<kHalf>(products[half], now.a[b].w,
+                                    product_rows(rows + (half * kHalf * 128 + b * kFp8Block)), t > 0);
         }
         commit_products();
       };

@@ -7,6 +7,7 @@
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/codes.h"
 #include "cuda/kernels/linear.h"
+#include "cuda/kernels/many_rows/chunk_copies.h"
 #include "cuda/kernels/many_rows/row_tiles.h"
 #include "cuda/kernels/products.h"
 #include "cuda/kernels/unroll.h"
@@ -48,35 +49,17 @@ struct LinearOfManyRows {
   static constexpr int kSumsAt = kStages * kStageBytes, kChunkSums = kChunkBlocks * kParts * kColumns;
   static constexpr int kSharedBytes = kSumsAt + (kScaled ? 3 * kChunkSums * 4 : 0);
   static_assert(kColumns * kTileFloats<kPanels> * 4 <= kSumsAt);
-  static constexpr int kRowsPerPass = kThreads / 8;
-  static constexpr int kPasses = (kColumns + kRowsPerPass - 1) / kRowsPerPass;
   static constexpr int kPieces = kPanelBytes / 16, kPiecesPerLane = (kPieces + 31) / 32;
 
   LinearWork work;
   RowTiles tiles;
 
-  // Of codes that lanes read in lines of 64 bytes, a lane's i has so many neighbouring ones; 0: others, which stay as they are.
-  static constexpr int kLines = kCodes == Codes::kBf16   ? 4
-                                : kCodeBits<kCodes> == 8 ? 2
-                                : kCodeBits<kCodes> == 4 ? 1
-                                                         : 0;
-
-  // Where the 16 bytes at `offset` of a panel's codes lie in shared memory. Lines come in another order, first of each i its
-  // first one, and for i = 2, 3 with halves of a line exchanged: so the four i's and eight g's of a warp read from different banks.
-  DEVICE static int swizzled(int offset) {
-    if constexpr (kLines == 0) return offset;
-    constexpr int kOwn = kLines > 0 ? kLines : 1, kBlock = kCodeBlockBytes<kCodes>;
-    const int block = offset / kBlock * kBlock, line = offset % kBlock / 64, i = line / kOwn;
-    return block + (line % kOwn * 4 + i) * 64 + (offset % 64 ^ i / 2 * 32);
-  }
-
   // The copies of a thread.
   struct Copies {
-    Global<const uint8_t> x, codes;
-    ptrdiff_t pass_bytes;        // of x, from pass to pass
-    int x_to, row, first_piece;  // row: in the block; first_piece: of 8 in a row of a chunk
-    int codes_to[2];             // of pieces lane() + 32 k, for even and odd k: in the stage
-    int rows, blocks;            // that there are
+    RowCopies<kColumns, kThreads> inputs;
+    Global<const uint8_t> codes;
+    int codes_to[2];  // of pieces lane() + 32 k, for even and odd k: in the stage
+    int blocks;       // of the matrix
   };
   DEVICE void copy_chunk(const Copies& c, int chunk, int end, int stage) const {
     if (chunk >= end) return;
@@ -89,34 +72,17 @@ struct LinearOfManyRows {
       const bool valid = blocks > 1 || lane() + 32 * k < kPieces / 2;
       copy_async<16>(to + (c.codes_to[k % 2] + k / 2 * 1024), codes + (valid ? 16 * 32 * k : 0), valid);
     }
-    const auto x = c.x + static_cast<ptrdiff_t>(chunk) * (kChunkBlocks * kPreparedBlock);
-    UNROLL
-    for (int k = 0; k < kPasses; ++k) {
-      const int row = c.row + k * kRowsPerPass;
-      if (kPasses * kRowsPerPass != kColumns && row >= kColumns) continue;
-      const bool valid = row < c.rows && (blocks > 1 || c.first_piece < 4);
-      copy_async<16>(to + (c.x_to + k * kRowsPerPass * 128), valid ? x + k * c.pass_bytes : c.x, valid);
-    }
+    c.inputs.start(chunk, blocks > 1 || c.inputs.piece < 4, to);
   }
 
   DEVICE static void load_weights(const WeightShape& w, int stage, const TableWords (&tables)[kWeightTermsHere],
                                   WeightWords (&to)[kChunkBlocks][kWeightTermsHere]) {
-    const int g = lane() / 4, i = lane() % 4;
     const auto panel =
         shared<const uint8_t>(static_cast<size_t>(stage * kStageBytes + kInputBytes)) + warp() * kPanelBytes;
-    const auto own = panel + (64 * i + (8 * g ^ i / 2 * 32));
     UNROLL
     for (int b = 0; b < kChunkBlocks; ++b) {
       CodeWords<kCodes> codes;
-      if constexpr (kLines > 0) {
-        UNROLL
-        for (int line = 0; line < kLines; ++line) {
-          const Words<2> words = load<2>(own + (b * kCodeBlockBytes<kCodes> + 256 * line));
-          codes.w[2 * line] = words.w[0], codes.w[2 * line + 1] = words.w[1];
-        }
-      } else {
-        load_codes<kCodes, false>(panel + b * kCodeBlockBytes<kCodes>, codes);
-      }
+      load_swizzled<kCodes>(panel, b, codes);
       decode_terms<kCodes>(codes, {kCodeExponents, w.zero}, tables, to[b]);  // registers are scarcer here
     }
   }
@@ -129,16 +95,12 @@ struct LinearOfManyRows {
     const int own = tile.panel + warp(), panels = panels_of(w);
     const auto own_panel = m.data + static_cast<ptrdiff_t>(own < panels ? own : 0) * w.panel_bytes;
 
-    Copies copies;
-    copies.row = thread() / 8, copies.first_piece = thread() % 8;
-    copies.rows = work.rows - tile.row, copies.blocks = w.blocks;
-    copies.pass_bytes = static_cast<ptrdiff_t>(kRowsPerPass) * work.x.stride;
-    copies.x = work.x.data + (static_cast<ptrdiff_t>(tile.row + copies.row) * work.x.stride + copies.first_piece * 16);
-    if (copies.row >= copies.rows) copies.x = work.x.data;  // and every copy of it is invalid
-    copies.x_to = copies.row * 128 + (copies.first_piece ^ copies.row % 8) * 16;
-    copies.codes = own_panel + (w.codes + 16 * lane());
-    copies.codes_to[0] = kInputBytes + warp() * kPanelBytes + swizzled(16 * lane());
-    copies.codes_to[1] = kInputBytes + warp() * kPanelBytes + swizzled(16 * (lane() + 32));
+    const int codes_at = kInputBytes + warp() * kPanelBytes;
+    const Copies copies{
+        {work.x, tile.row, work.rows},
+        own_panel + (w.codes + 16 * lane()),
+        {codes_at + swizzled_codes<kCodes>(16 * lane()), codes_at + swizzled_codes<kCodes>(16 * (lane() + 32))},
+        w.blocks};
     for (int k = 0; k < kStages; ++k) {
       const int at = (k * 32 + lane()) * 128;  // while earlier launches finish
       if (at < w.blocks * kCodeBlockBytes<kCodes>) prefetch(own_panel + (w.codes + at));
