@@ -213,6 +213,7 @@ def test_a_lost_rank_ends_requests_with_503(model, how, ranks, flags):
         for status, headers, body, when in failures:
             assert status == 503 and headers["Retry-After"] == "5", (status, body)
             assert body["error"]["code"] == "engine_lost" and f"rank {ranks - 1} (" in body["error"]["message"], body
+            assert how == signal.SIGKILL or "which is stopped" in body["error"]["message"], body
             assert when - lost < 3  # 2 s, and some for a machine of few cores
         assert code != 0
         assert f"rank {ranks - 1} (" in log

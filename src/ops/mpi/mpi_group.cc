@@ -101,9 +101,14 @@ std::vector<int> MpiGroup::missing() {
   return ranks;
 }
 
+// A stopped process is the cause, even if its own results are here: it may hold up the queue in shared memory by which others'
+// come.
 void MpiGroup::lose_missing(double patience, const char* what) {
+  std::vector<int> ranks = peers_.stopped();
+  const bool stopped = !ranks.empty();
+  if (!stopped) ranks = missing();
   std::vector<std::string> names;
-  for (const int rank : missing()) names.push_back(name(rank));
+  for (const int rank : ranks) names.push_back(name(rank) + (stopped ? ", which is stopped" : ""));
   lose(fmt::format("no answer from {}: no {} for {} s", fmt::join(names, " and "), what, patience));
 }
 

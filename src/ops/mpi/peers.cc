@@ -81,4 +81,16 @@ int Peers::ended() const {
   return -1;
 }
 
+std::vector<int> Peers::stopped() const {
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < all_.size(); ++rank) {
+    if (all_[rank].watched < 0) continue;
+    std::string stat;
+    std::getline(std::ifstream(fmt::format("/proc/{}/stat", all_[rank].process)), stat);
+    const size_t state = stat.rfind(')') + 2;  // after the program's name, which may have any characters
+    if (state < stat.size() && (stat[state] == 'T' || stat[state] == 't')) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
 }  // namespace quire::mpi

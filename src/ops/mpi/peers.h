@@ -1,4 +1,4 @@
-// Who the processes of a group are, and whether those of this host live.
+// Who the processes of a group are, and whether those of this host live and run.
 #pragma once
 
 #include <mpi.h>
@@ -23,6 +23,8 @@ class Peers {
   std::string name(int rank) const;
   // A process of this host that has ended; -1: none. Those of other hosts are not seen.
   int ended() const;
+  // The processes of this host that are stopped (SIGSTOP, a debugger): they compute nothing until somebody continues them.
+  std::vector<int> stopped() const;
 
  private:
   struct Peer {
