@@ -376,7 +376,9 @@ struct EngineStats {
   int kv_pages_idle = 0;             // kept for future prompts, evicted when needed; not counted as used
   int kv_slots_unused = 0;           // token slots of used pages past the ends of running sequences
   uint64_t pages_evicted = 0;        // idle pages evicted
-  uint64_t pages_loaded = 0;         // read back from the page store
+  uint64_t pages_stored_ahead =
+      0;                      // idle pages that a GPU's step has not waited for: stored before they had to be evicted
+  uint64_t pages_loaded = 0;  // read back from the page store
 
   // The page store.
   uint64_t store_host_pages = 0, store_disk_pages = 0;  // current

@@ -44,6 +44,8 @@ class Team {
   Team& operator=(const Team&) = delete;
 
   int size() const { return size_; }
+  // Whether some thread has the turn now.
+  bool taken() const { return drawn_.load(std::memory_order_relaxed) != served_.load(std::memory_order_relaxed); }
 
   template <class Body>
   void for_tiles(int tiles, Body&& body) {

@@ -28,6 +28,7 @@ class CudaOperations final : public Operations {
   ~CudaOperations() override;
   static size_t memory_bytes(const OperationLimits& limits);
 
+  void start() override { stream_.start(); }
   void finish() override { stream_.finish(); }
   void discard() noexcept override { stream_.discard(); }
   void observe_inputs(InputObserver* observer) override;

@@ -63,6 +63,8 @@ class Stream {
   // RankGather::exchange(), between the launches before and after. Throws Error (kResource); RankGone: another rank has failed.
   void exchange(size_t bytes);
 
+  // Starts all that has been launched. Throws Error (kResource); then the caller discards.
+  void start();
   // Waits until all that has been launched has run. Throws Error (kResource), and has then given up the launches.
   void finish();
   // Gives up the launches since the last finish(): those that have not been started never run, and none runs when it returns.
@@ -78,7 +80,6 @@ class Stream {
   static constexpr size_t kFirstPart = 32, kGrowth = 8;
 
   const std::byte* place_bytes(std::span<const std::byte> bytes);
-  void start();
   void forget();
 
   Device& device_;

@@ -179,7 +179,8 @@ struct Engine::State {
       if (stop) {
         loop.end_all(FinishReason::kCancelled);
       } else {
-        const Team::Turn turn(model.runtime.team);  // engines of one runtime take turns
+        if (model.runtime.team.taken()) loop.catch_up();  // by another engine of the runtime: they take turns
+        const Team::Turn turn(model.runtime.team);
         loop.step();
       }
       {

@@ -18,6 +18,9 @@ namespace {
 // batch.
 constexpr double kGeneratedTokenWeight = 2;
 
+// For clients. A full batch seldom has more for them; then they are told before its step has been taken.
+constexpr size_t kMostMessages = 1024;
+
 void count_reads(const ExpertReads& reads, EngineStats& stats) {
   stats.expert_hits += reads.hits;
   stats.expert_reads += reads.reads;
@@ -79,7 +82,11 @@ EngineLoop::EngineLoop(LoadedModel& model)
       cache_(orders_, model.cache, page_cache_options(model.options, model.cache_identity)),
       loader_(cache_, orders_),
       pinned_(pin_pages(model.runtime.backend(), cache_, loader_)),
-      roster_(cache_, shares_, limits_.max_running, trace_.get()),
+      outbox_(kMostMessages,
+              [this](SequenceId id) {
+                if (Sequence* s = roster_.find(id)) s->given_up = true;
+              }),
+      roster_(cache_, shares_, outbox_, limits_.max_running, trace_.get()),
       draft_stage_(model.options, model.draft_model.get(), model.text_drafters.get(), model.runtime.team,
                    model.target.config.vocab),
       draft_orders_(orders_),
@@ -90,17 +97,29 @@ EngineLoop::EngineLoop(LoadedModel& model)
       watch_(model) {
   stats_.kv_pages = model.info.kv_pages;
   state_.needs = cache_.needs();
+  orders_.set_meanwhile([this] { work_meanwhile(); });
   if (model.draft_model) model.draft_model->start(draft_orders_, model.cache.layout, model.plan.limits);
 }
 
-void EngineLoop::step() {
+template <class Work>
+void EngineLoop::attempt(const Work& work) {
   try {
-    try_step();
+    work();
   } catch (const std::bad_alloc&) {
     roster_.end_all(FinishReason::kError, kOutOfMemory);
+    outbox_.tell();
   } catch (const Error& e) {
     fail(e);
   }
+}
+
+void EngineLoop::step() {
+  attempt([this] { try_step(); });
+}
+
+void EngineLoop::catch_up() {
+  outbox_.tell();
+  attempt([this] { cache_.shared().store_ahead(0, {}); });
 }
 
 void EngineLoop::beat() {
@@ -115,6 +134,7 @@ void EngineLoop::beat() {
 void EngineLoop::fail(const Error& error) {
   const bool lost = !model_.executor().lost().empty();
   roster_.end_all(lost ? FinishReason::kLost : FinishReason::kError, error.what());
+  outbox_.tell();
   if (!lost || lost_) return;
   lost_ = true;
   if (options_.on_lost) options_.on_lost(model_.executor().lost());
@@ -122,13 +142,15 @@ void EngineLoop::fail(const Error& error) {
 
 void EngineLoop::try_step() {
   roster_.end_unwanted();
-  loader_.poll([&](SequenceId id) { return roster_.find(id); });
-  if (idle()) return;
+  if (!orders_.copies_meanwhile()) poll_loader();
+  if (idle()) return catch_up();
   if (trace_) trace_->begin_step();
   observe();
   make_plan(state_, limits_, costs_.costs(), plan_);
   apply_plan();
   if (plan_.chunks.empty()) {
+    catch_up();
+    if (orders_.copies_meanwhile()) poll_loader();
     if (plan_.preempted.empty() && plan_.admitted.empty()) {
       loader_.wait();
       if (trace_) trace_->waited();
@@ -289,6 +311,25 @@ StepResults& EngineLoop::compute(EngineStep& step) {
   return results_;
 }
 
+// While the step's pass runs elsewhere. Copies may take half of the time that the pass is expected to take; what they leave is
+// copied when it has to be.
+void EngineLoop::work_meanwhile() {
+  outbox_.tell();
+  if (!orders_.copies_meanwhile()) return;
+  StepWork work;
+  for (const Chunk& c : plan_.chunks) work.add(c.rows + c.drafts, c.first);
+  const std::chrono::duration<double> quarter(costs_.costs().seconds(work) / 4);
+  const auto now = Clock::now(), middle = now + std::chrono::duration_cast<Clock::duration>(quarter);
+  poll_loader(middle);
+  // As many as a step can take.
+  const int pages = limits_.max_rows / kPageTokens + static_cast<int>(roster_.running().size());
+  cache_.shared().store_ahead(pages * state_.needs.groups, std::max(Clock::now(), middle) + (middle - now));
+}
+
+void EngineLoop::poll_loader(Clock::time_point until) {
+  loader_.poll([this](SequenceId id) { return roster_.find(id); }, until);
+}
+
 // ---- take the results ----
 
 void EngineLoop::take(EngineStep& step, StepResults& results) {
@@ -301,6 +342,7 @@ void EngineLoop::take(EngineStep& step, StepResults& results) {
   watch_.add_parts(plan_.chunks, step.sampling);
   step.samples.clear();  // they keep requests, which keep their adapters
   roster_.remove_ended();
+  if (!orders_.computes_apart() || roster_.running().empty()) catch_up();
   ended(StepPhase::kDeliver);
 }
 
@@ -407,16 +449,18 @@ void EngineLoop::advance_states() {
   }
 }
 
-// Tells the client.
+// To the client.
 void EngineLoop::deliver(Sequence& s, Chosen& chosen) {
+  if (s.given_up) return roster_.leave(s, FinishReason::kError);
   stats_.forced_tokens += static_cast<uint64_t>(chosen.forced);
   for (Output& out : chosen.outputs) {
     ++stats_.generated_tokens;
     shares_.charge(s.request->tenant_number, kGeneratedTokenWeight);
-    s.tell(out);
-    if (out.finish == FinishReason::kNone) continue;
+    const FinishReason finish = out.finish;
+    outbox_.add(s, std::move(out));
+    if (finish == FinishReason::kNone) continue;
     draft_stage_.remember(s);
-    return roster_.leave(s, out.finish);
+    return roster_.leave(s, finish);
   }
   if (chosen.end) return roster_.end(s, *chosen.end, chosen.error);
   if (!options_.kv_cache) cache_.release(s);

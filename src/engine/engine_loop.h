@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/answer/chosen.h"
+#include "engine/answer/outbox.h"
 #include "engine/cache/page_cache.h"
 #include "engine/cache/page_loader.h"
 #include "engine/drafting/draft_orders.h"
@@ -36,9 +37,15 @@ class EngineLoop {
   void cancel(std::vector<RequestId>& ids) { roster_.cancel(ids); }
   bool idle() const { return roster_.idle(); }
   // Ends cancelled and late requests, then computes one step of the others. Without memory for one sequence, that
-  // sequence ends with an error; without memory for the step itself, all do.
+  // sequence ends with an error; without memory for the step itself, all do. Where passes run apart, clients hear of this step
+  // while the next one's pass runs.
   void step();
-  void end_all(FinishReason reason) { roster_.end_all(reason); }
+  // Does what waits for a pass to run, because none will soon.
+  void catch_up();
+  void end_all(FinishReason reason) {
+    roster_.end_all(reason);
+    catch_up();
+  }
   // While it is idle: finds out whether the processes that compute are still there.
   void beat();
   // Reuses the memory of `stats`, so only the first call allocates.
@@ -54,6 +61,8 @@ class EngineLoop {
   }
 
  private:
+  template <class Work>
+  void attempt(const Work& work);
   void try_step();
   void fail(const Error& error);
   void ended(StepPhase phase) {
@@ -69,6 +78,8 @@ class EngineLoop {
   void begin_computing(Sequence& s);
   EngineStep& make_step();
   StepResults& compute(EngineStep& step);
+  void work_meanwhile();
+  void poll_loader(Clock::time_point until = {});
   // Take the results.
   void take(EngineStep& step, StepResults& results);
   void end_pooled(const EngineStep& step);
@@ -93,6 +104,7 @@ class EngineLoop {
   PageLoader loader_;
   const std::vector<PinnedMemory> pinned_;  // of stored pages
   TenantShares shares_;
+  Outbox outbox_;
   Roster roster_;
   DraftStage draft_stage_;
   DraftOrders draft_orders_;

@@ -6,8 +6,8 @@
 
 namespace quire {
 
-Roster::Roster(PageCache& cache, TenantShares& shares, int max_running, EngineTrace* trace)
-    : cache_(cache), shares_(shares), max_running_(max_running), trace_(trace) {}
+Roster::Roster(PageCache& cache, TenantShares& shares, Outbox& outbox, int max_running, EngineTrace* trace)
+    : cache_(cache), shares_(shares), outbox_(outbox), max_running_(max_running), trace_(trace) {}
 
 Sequence* Roster::find(SequenceId id) {
   for (Sequences* list : {&running_, &waiting_}) {
@@ -74,13 +74,17 @@ void Roster::choice_ended(RequestState& r) {
 
 void Roster::end(Sequence& s, FinishReason reason, std::string_view error) {
   if (trace_) trace_->finished(s, reason);
-  s.finish(reason, error);
+  tell_end(s, reason, error);
   while (s.forks_pending && s.choice + 1 < s.request->sampling.n) {
     choice_ended(*s.request);
     ++s.choice;
-    s.finish(reason, error);
+    tell_end(s, reason, error);
   }
   give_up(s);
+}
+
+void Roster::tell_end(Sequence& s, FinishReason reason, std::string_view error) {
+  if (!s.given_up) outbox_.add(s, s.finish(reason, error));
 }
 
 void Roster::leave(Sequence& s, FinishReason reason) {
@@ -100,7 +104,11 @@ void Roster::end_unwanted() {
     for (Sequence& s : *list) {
       if (s.ended()) continue;
       const bool late = now >= s.request->deadline;
-      if (late || s.request->cancelled) end(s, late ? FinishReason::kTimeout : FinishReason::kCancelled);
+      if (s.given_up) {
+        leave(s, FinishReason::kError);
+      } else if (late || s.request->cancelled) {
+        end(s, late ? FinishReason::kTimeout : FinishReason::kCancelled);
+      }
     }
   }
   remove_ended();

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/answer/outbox.h"
 #include "engine/cache/page_cache.h"
 #include "engine/fair_queue.h"
 #include "engine/sequence.h"
@@ -18,8 +19,8 @@ class EngineTrace;
 // An ended sequence stays in its list until then. Used by the engine's thread alone.
 class Roster {
  public:
-  // trace: is told of answers that end and are preempted; nullptr: none.
-  Roster(PageCache& cache, TenantShares& shares, int max_running, EngineTrace* trace);
+  // trace: is told of answers that end and are preempted; nullptr: none. All must outlive it.
+  Roster(PageCache& cache, TenantShares& shares, Outbox& outbox, int max_running, EngineTrace* trace);
 
   Sequences& running() { return running_; }
   const Sequences& running() const { return running_; }
@@ -54,7 +55,7 @@ class Roster {
   void end(Sequence& s, FinishReason reason, std::string_view error = {});
   // The client knows that the answer has ended, for this reason: gives up its pages and marks it as ended.
   void leave(Sequence& s, FinishReason reason);
-  // Ends cancelled requests and those past their deadline.
+  // Ends cancelled requests, those past their deadline, and those whose clients could not be told something.
   void end_unwanted();
   void end_all(FinishReason reason, std::string_view error = {});
   void remove_ended();
@@ -62,12 +63,14 @@ class Roster {
   uint64_t finished() const { return finished_; }  // answers, since the beginning
 
  private:
+  void tell_end(Sequence& s, FinishReason reason, std::string_view error);
   void give_up(Sequence& s);
   void choice_ended(RequestState& r);
   void insert_waiting(Sequences& from, Sequences::iterator s);
 
   PageCache& cache_;
   TenantShares& shares_;
+  Outbox& outbox_;
   const int max_running_;
   EngineTrace* const trace_;
   Sequences running_, waiting_;

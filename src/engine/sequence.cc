@@ -71,6 +71,7 @@ Output Sequence::append(const Sampled& sampled) {
     out.finish = FinishReason::kLength;
   }
   if (out.finish != FinishReason::kNone) out.usage = usage();
+  attach_prompt_logprobs(out);
   return out;
 }
 
@@ -97,24 +98,15 @@ void Sequence::find_stop(std::string delta, Output& out) {
   out.stop_token.reset();
 }
 
-void Sequence::tell(Output& out) {
-  attach_prompt_logprobs(out);
-  request->callback(out);
-}
-
-void Sequence::finish(FinishReason reason, std::string_view error) {
+Output Sequence::finish(FinishReason reason, std::string_view error) {
   try {
-    request->callback(ending(reason, error));
-    return;
-  } catch (const std::bad_alloc&) {  // tried again below, with less
-  }
-  try {
+    return ending(reason, error);
+  } catch (const std::bad_alloc&) {
     Output out;
     out.choice = choice;
     out.finish = FinishReason::kError;
     out.error = kOutOfMemory;
-    request->callback(out);
-  } catch (const std::bad_alloc&) {  // the client cannot be told
+    return out;
   }
 }
 

@@ -41,6 +41,7 @@ struct Sequence {
   StopMatcher stop;
   std::unique_ptr<StopFinder> stop_finder;  // instead of `stop`; null: none
   Clock::time_point first_token;
+  bool given_up = false;  // its client has got an error as its last output: it ends without a further word
 
   // `so_far`: the prompt, and for a fork nothing more. Reserves memory for all tokens.
   Sequence(std::shared_ptr<RequestState> r, int choice_index, TokenIds so_far, const Tokenizer* tokenizer);
@@ -58,12 +59,11 @@ struct Sequence {
     return (request->sampling.prompt_logprobs && wants_all_rows()) || request->array == PromptArray::kTokenLogits;
   }
 
-  // Appends a sampled token. The result is for tell(); its finish reason says whether the answer has ended.
+  // Appends a sampled token. The result is for the client; its finish reason says whether the answer has ended.
   Output append(const Sampled& sampled);
-  void tell(Output& out);  // the client
-  // Tells the client that the answer has ended; with pooling and kStop this delivers the embedding. Never throws
-  // std::bad_alloc: without memory the client gets kError, and if its callback fails again, nothing.
-  void finish(FinishReason reason, std::string_view error = {});
+  // What tells the client that the answer has ended; with pooling and kStop it has the embedding. Never throws std::bad_alloc:
+  // without memory it is kError.
+  Output finish(FinishReason reason, std::string_view error = {});
 
  private:
   void find_stop(std::string delta, Output& out);

@@ -39,15 +39,19 @@ PrefixTree::PrefixTree(UnitPool& pool, int spine_groups, int window_groups, Slot
   }
 }
 
+PrefixTree::Node PrefixTree::find(PageKey key) const {
+  Node node = buckets_[key.low & (buckets_.size() - 1)];
+  while (node != kNone && nodes_[node].key != key) node = nodes_[node].next_in_bucket;
+  return node;
+}
+
 PrefixTree::Node PrefixTree::find(PageKey key, std::span<const TokenId> tokens) const {
   assert(std::cmp_equal(tokens.size(), pool_.page_tokens()));
-  for (Node node = buckets_[key.low & (buckets_.size() - 1)]; node != kNone; node = nodes_[node].next_in_bucket) {
-    if (nodes_[node].key != key) continue;
-    return std::equal(tokens.begin(), tokens.end(), tokens_.begin() + static_cast<ptrdiff_t>(node * tokens.size()))
-               ? node
-               : kNone;
-  }
-  return kNone;
+  const Node node = find(key);
+  if (node == kNone) return kNone;
+  return std::equal(tokens.begin(), tokens.end(), tokens_.begin() + static_cast<ptrdiff_t>(node * tokens.size()))
+             ? node
+             : kNone;
 }
 
 std::optional<int> PrefixTree::checkpoint(Node node) const {

@@ -42,6 +42,8 @@ class PrefixTree {
 
   // The node with this key whose page holds these tokens, or kNone.
   Node find(PageKey key, std::span<const TokenId> tokens) const;
+  Node find(PageKey key) const;  // whatever its tokens
+  PageKey key(Node node) const { return nodes_[node].key; }
   UnitId unit(Node node, int group) const { return units_[node * groups_ + static_cast<size_t>(group)]; }  // or kNoUnit
   std::optional<int> checkpoint(Node node) const;
   size_t size() const { return size_; }
@@ -91,6 +93,17 @@ class PrefixTree {
     if (whole && nodes_[node].checkpoint >= 0) leaving_checkpoint(nodes_[node].key, nodes_[node].checkpoint);
     removed_units(node);
     return true;
+  }
+  // About the nodes that evict() will take, and in that order, but also those in use: visit(node, whole), until it returns false.
+  // whole: the node would go. Otherwise only its units of groups with a window would.
+  template <class Visit>
+  void for_each_next(Visit visit) const {
+    for (Node leaf = spines_.oldest(), window = windows_.oldest(); leaf != kNone || window != kNone;) {
+      const bool whole = window == kNone || (leaf != kNone && spines_.used(leaf) < windows_.used(window));
+      Node& node = whole ? leaf : window;
+      if (!visit(node, whole)) return;
+      node = (whole ? spines_ : windows_).newer(node);
+    }
   }
   // Frees the slot of the least recently used checkpoint after leaving(key, slot). Returns false if there is none.
   template <class Leaving>

@@ -19,6 +19,7 @@ class UseList {
   size_t size() const { return size_; }
   bool contains(Node node) const { return links_[node].used != 0; }
   Node oldest() const { return oldest_; }                       // kNone: empty
+  Node newer(Node node) const { return links_[node].newer; }    // the next one in age; kNone: it is the newest
   uint64_t used(Node node) const { return links_[node].used; }  // when
 
   // Makes the node the newest, whether it is in the list or not. `now` is positive and never falls.

@@ -319,7 +319,10 @@ struct Decoder::State {
     assert(config.has_logits || std::ranges::none_of(batch.rows, &Row::wants_logits));
     assert(std::ranges::count(batch.rows, true, &Row::wants_logits) <= limits.max_logits);
     const int count = gather_rows(batch, &Row::wants_logits, work.last);
-    if (count == 0) return ops.finish(), std::span<float>();
+    if (count == 0) {
+      if (reads) ops.finish();
+      return {};
+    }
     const Inputs in = ops.prepare(work.last, output_norm(), count, {&matrix});
     done(StepOp::kNormQuantize);
     output_logits(ops, config, in, matrix, count, work.logits.data);

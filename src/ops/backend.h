@@ -42,6 +42,8 @@ class Operations {
  public:
   virtual ~Operations() = default;
 
+  // Has the backend begin all operations that were called, and returns at once.
+  virtual void start() {}
   // Returns when all operations have been done. Before that, nobody may view(), write() or copy() what they use.
   virtual void finish() = 0;
   // Gives up the operations called since the last finish(), for a step that cannot go on: those that have not begun never run, and
@@ -198,7 +200,7 @@ class Backend {
   // The bytes for the host: where they are, if it can read them there, else a copy in `copy`. Valid as long as both are. The
   // host may change them, which may change the memory or not.
   virtual std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) = 0;
-  // Bytes from memory of the host, and to it.
+  // Bytes from memory of the host, to it, and from place to place. They may be called while operations run that do not use the memory.
   virtual void upload(std::span<const std::byte> from, std::byte* to);
   virtual void read(std::byte* from, std::span<std::byte> to);
   // Makes upload() and read() as fast as they can be with this memory of the host, until unpin(). false: it cannot, and they are as

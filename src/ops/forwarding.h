@@ -21,6 +21,7 @@ class ForwardingOperations : public Operations {
 
   using Operations::project;
 
+  void start() override { inner_->start(); }
   void finish() override { inner_->finish(); }
   void discard() noexcept override { inner_->discard(); }
   void observe_inputs(InputObserver* observer) override { inner_->observe_inputs(observer); }

@@ -228,8 +228,17 @@ std::span<std::byte> FencedBackend::view(std::byte* from, size_t bytes, HostCopy
   return to;
 }
 
+void FencedBackend::upload(std::span<const std::byte> from, std::byte* to) {
+  const Opening opening(*this);
+  std::memcpy(to, from.data(), from.size());
+}
+
+void FencedBackend::read(std::byte* from, std::span<std::byte> to) {
+  const Opening opening(*this);
+  std::memcpy(to.data(), from, to.size());
+}
+
 void FencedBackend::copy(std::byte* to, const std::byte* from, size_t bytes) {
-  check_finished();
   const Opening opening(*this);
   std::memcpy(to, from, bytes);
 }

@@ -37,6 +37,9 @@ class FencedBackend final : public Backend {
   const std::byte* share(std::span<const std::byte>) override { return nullptr; }
   void write(std::byte* to, size_t bytes, const Fill& fill) override;
   std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) override;
+  // These may be called while operations run, for memory that they do not use. The emulated GPU checks which memory that is.
+  void upload(std::span<const std::byte> from, std::byte* to) override;
+  void read(std::byte* from, std::span<std::byte> to) override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) override;
 

@@ -131,7 +131,7 @@ void PageCache::grow(Sequence& s, int rows, int drafts) {
     assert(s.computed == 0);
     states_.set(c.state, std::nullopt);
   }
-  if (shared_.keep_finished()) plan_checkpoints(s, rows);
+  if (shared_.keeps_pages()) plan_checkpoints(s, rows);
   if (drafts > 0) states_.plan_return(c.state, rows - 1);
 }
 
@@ -170,7 +170,7 @@ PrefixTree::Node PageCache::find_or_insert(Sequence& s, int page) {
 
 void PageCache::register_finished(Sequence& s) {
   CachedPages& c = s.cached;
-  for (; shared_.keep_finished() && (c.registered + 1) * kPageTokens <= s.computed; ++c.registered) {
+  for (; shared_.keeps_pages() && (c.registered + 1) * kPageTokens <= s.computed; ++c.registered) {
     const int page = c.registered;
     const auto node = find_or_insert(s, page);
     if (node == PrefixTree::kNone) continue;
@@ -184,11 +184,7 @@ void PageCache::register_finished(Sequence& s) {
       }
     }
     if (shared_.has_spine()) c.last = node;
-    if (!shared_.keeps_everything()) continue;
-    for (int group = 0; group < shared_.groups(); ++group) {
-      if (const UnitId unit = shared_.tree().unit(node, group); unit != kNoUnit)
-        shared_.keep_unit(page_key(s, page), group, unit);
-    }
+    shared_.keep_finished(node);
   }
   states_.commit(c.state, s.request->prompt_tokens,
                  [&](PageCheckpoint planned) { return attach_checkpoint(s, planned); });
@@ -204,7 +200,7 @@ bool PageCache::attach_checkpoint(Sequence& s, PageCheckpoint checkpoint) {
   }
   if (node == PrefixTree::kNone || shared_.tree().checkpoint(node)) return false;
   shared_.tree().attach_checkpoint(node, checkpoint.slot);
-  if (shared_.keeps_everything()) shared_.keep_checkpoint(page_key(s, checkpoint.page), checkpoint.slot);
+  shared_.keep_finished(node);
   return true;
 }
 
@@ -232,7 +228,7 @@ void PageCache::release(Sequence& s) {
   }
   if (c.last != PrefixTree::kNone) shared_.tree().touch(c.last);
   states_.release(c.state,
-                  [&](PageCheckpoint latest) { return shared_.keep_finished() && attach_checkpoint(s, latest); });
+                  [&](PageCheckpoint latest) { return shared_.keeps_pages() && attach_checkpoint(s, latest); });
   s.pages.release(shared_.pool());
   s.computed = 0;
   s.decodes = false;
@@ -243,7 +239,7 @@ void PageCache::release(Sequence& s) {
 }
 
 bool PageCache::checkpoint_for(Sequence& first, Sequence& other) {
-  if (!shared_.has_states() || !shared_.serves(other) || !shared_.keep_finished()) return false;
+  if (!shared_.has_states() || !shared_.serves(other) || !shared_.keeps_pages()) return false;
   const int limit = (static_cast<int>(std::min(first.tokens.size(), other.tokens.size())) - 1) / kPageTokens;
   int same = 0, end = limit;  // equal keys are keys of equal beginnings
   while (same < end) {

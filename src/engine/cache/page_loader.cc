@@ -32,6 +32,8 @@ std::span<std::byte> PageLoader::buffer(size_t slot) const {
   return {buffers_->data() + slot * bytes, bytes};
 }
 
+bool PageLoader::may_copy() const { return copied_ < kCopiesPerStep || Clock::now() < until_; }
+
 void PageLoader::start(Sequence& s) {
   CachedPages& c = s.cached;
   const std::chrono::duration<double> longest(kPatience + c.hit.loads_save);
@@ -49,13 +51,13 @@ void PageLoader::start(Sequence& s) {
             .parts = cache_.begin_state(s, end),
             .pending = 0,
             .until = Clock::now() + std::chrono::duration_cast<Clock::duration>(longest)};
-  request(s);
+  if (!orders_.copies_meanwhile()) request(s);
 }
 
 void PageLoader::request(Sequence& s) {
   PageLoad& load = s.cached.load;
   size_t free = 0;  // slot
-  while (copied_ < kCopiesPerStep && advance(s)) {
+  while (may_copy() && advance(s)) {
     while (free < slots_.size() && slots_[free].busy) ++free;
     if (free == slots_.size()) return;
     const bool unit = load.next < load.end;
@@ -135,8 +137,9 @@ bool PageLoader::finish(Sequence& s) {
   return true;
 }
 
-void PageLoader::poll(const std::function<Sequence*(SequenceId)>& find) {
+void PageLoader::poll(const std::function<Sequence*(SequenceId)>& find, Clock::time_point until) {
   copied_ = 0;
+  until_ = until;
   if (loading_.empty() && std::none_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.busy; })) return;
   const auto loading = [&](SequenceId id, uint32_t epoch) -> Sequence* {
     Sequence* s = find(id);
@@ -171,7 +174,7 @@ void PageLoader::poll(const std::function<Sequence*(SequenceId)>& find) {
 }
 
 void PageLoader::wait() {
-  if (!slots_.empty() && copied_ < kCopiesPerStep) cache_.shared().store()->wait_completed(kLongestWait);
+  if (!slots_.empty() && may_copy()) cache_.shared().store()->wait_completed(kLongestWait);
 }
 
 }  // namespace quire

@@ -22,8 +22,8 @@ class PageLoader {
   // sequence cancels the load.
   void start(Sequence& s);
   // Copies pages that have arrived into the KV cache, requests more, and finishes loads. `find` returns a sequence by
-  // id, or nullptr if it has ended.
-  void poll(const std::function<Sequence*(SequenceId)>& find);
+  // id, or nullptr if it has ended. A bounded number of units of host memory is copied; more until the time is over.
+  void poll(const std::function<Sequence*(SequenceId)>& find, Clock::time_point until = {});
   // Blocks until there may be something to poll, for a few milliseconds at most.
   void wait();
 
@@ -49,6 +49,7 @@ class PageLoader {
   };
 
   std::span<std::byte> buffer(size_t slot) const;
+  bool may_copy() const;
   void request(Sequence& s);
   bool advance(Sequence& s);
   void take(const Sequence& s, const Slot& slot, std::span<const std::byte> bytes);
@@ -61,7 +62,8 @@ class PageLoader {
   std::vector<Slot> slots_;               // empty without a store
   std::vector<PageStore::Completed> completed_;
   std::vector<Loading> loading_;
-  int copied_ = 0;  // units of host memory copied in this step
+  int copied_ = 0;             // units of host memory copied in this step
+  Clock::time_point until_{};  // when the step's time for copies is over
   bool hangs_ = false;
   uint32_t epoch_ = 0;
   uint64_t loaded_ = 0;

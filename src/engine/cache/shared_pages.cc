@@ -91,18 +91,61 @@ void SharedPages::reserve(int units) {
   while (static_cast<int>(pool_.free_units()) < units) {
     [[maybe_unused]] const bool evicted = tree_.evict(
         [&](PageKey key, int group, UnitId unit) {
-          keep_unit(key, group, unit);
+          store_unit(key, group, unit);
           ++evicted_;
         },
-        [&](PageKey key, int slot) { keep_checkpoint(key, slot); });
+        [&](PageKey key, int slot) { store_checkpoint(key, slot); });
     assert(evicted && "the scheduler planned with more units than exist");
   }
 }
 
-void SharedPages::keep_unit(PageKey key, int group, UnitId unit) {
+void SharedPages::keep_finished(PrefixTree::Node node) {
+  if (options_.directory.empty() && options_.shared.empty()) return;
+  if (orders_.copies_meanwhile()) {
+    try {
+      return finished_.push_back(tree_.key(node));
+    } catch (const std::bad_alloc&) {  // now, then
+    }
+  }
+  store_node(node);
+}
+
+// A node that has been evicted meanwhile was stored then.
+void SharedPages::store_ahead(int units, Clock::time_point until) {
+  if (!store_) return;
+  for (const PageKey key : finished_)
+    if (const auto node = tree_.find(key); node != PrefixTree::kNone) store_node(node);
+  finished_.clear();
+  units = std::min(units, available_units());
+  int ready = static_cast<int>(pool_.free_units());
+  if (ready >= units) return;
+  tree_.for_each_next([&](PrefixTree::Node node, bool whole) {
+    for (int group = whole ? 0 : spine_groups_; group < groups(); ++group) {
+      const UnitId unit = tree_.unit(node, group);
+      if (unit == kNoUnit || !pool_.idle(unit)) continue;
+      if (!is_stored(unit_key(tree_.key(node), group))) {
+        if (Clock::now() >= until) return false;
+        store_unit(tree_.key(node), group, unit);
+        ++stored_ahead_;
+      }
+      ++ready;
+    }
+    if (const auto slot = tree_.checkpoint(node); slot && whole && pool_.idle(tree_.unit(node, 0)))
+      store_checkpoint(tree_.key(node), *slot);
+    return ready < units;
+  });
+}
+
+void SharedPages::store_node(PrefixTree::Node node) {
+  for (int group = 0; group < groups(); ++group)
+    if (const UnitId unit = tree_.unit(node, group); unit != kNoUnit) store_unit(tree_.key(node), group, unit);
+  if (const auto slot = tree_.checkpoint(node)) store_checkpoint(tree_.key(node), *slot);
+}
+
+void SharedPages::store_unit(PageKey key, int group, UnitId unit) {
   if (!store_) return;
   key = unit_key(key, group);
-  if (store_->find(key) != PageStore::Tier::kNone) return;
+  if (is_stored(key)) return;
   const auto read = [&](std::span<std::byte> page) {
     return orders_.read({.group = group, .index = kernel_unit(unit), .size = unit_bytes_}, page);
   };
@@ -111,11 +154,11 @@ void SharedPages::keep_unit(PageKey key, int group, UnitId unit) {
 
 int SharedPages::state_parts() const { return static_cast<int>((state_bytes_ + blob_bytes_ - 1) / blob_bytes_); }
 
-void SharedPages::keep_checkpoint(PageKey key, int slot) {
+void SharedPages::store_checkpoint(PageKey key, int slot) {
   if (!store_) return;
   for (int part = 0; part < state_parts(); ++part) {
     const PageKey blob = checkpoint_key(key, part);
-    if (store_->find(blob) != PageStore::Tier::kNone) continue;
+    if (is_stored(blob)) continue;
     const size_t begin = static_cast<size_t>(part) * blob_bytes_, size = std::min(blob_bytes_, state_bytes_ - begin);
     const auto read = [&](std::span<std::byte> page) {
       std::ranges::fill(page.subspan(size), std::byte{0});
@@ -126,13 +169,14 @@ void SharedPages::keep_checkpoint(PageKey key, int slot) {
 }
 
 void SharedPages::evict_checkpoint() {
-  tree_.evict_checkpoint([&](PageKey key, int slot) { keep_checkpoint(key, slot); });
+  tree_.evict_checkpoint([&](PageKey key, int slot) { store_checkpoint(key, slot); });
 }
 
 void SharedPages::add_stats(EngineStats& stats) const {
   stats.kv_pages_used = static_cast<int>(pool_.unit_count()) - available_units();
   stats.kv_pages_idle = static_cast<int>(pool_.idle_units());
   stats.pages_evicted = evicted_;
+  stats.pages_stored_ahead = stored_ahead_;
 }
 
 void SharedPages::add_store_stats(EngineStats& stats) const {

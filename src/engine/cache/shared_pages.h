@@ -64,7 +64,7 @@ class SharedPages {
 
   // Whether the sequence may take pages from here and leave its own.
   bool serves(const Sequence& s) const { return options_.prefixes && !s.wants_all_rows(); }
-  bool keep_finished() const { return options_.prefixes; }  // otherwise it serves nobody
+  bool keeps_pages() const { return options_.prefixes; }  // otherwise it serves nobody
   PrefixTree::Node find(Sequence& s, int page) const { return tree_.find(page_key(s, page), page_tokens(s, page)); }
   PrefixTree& tree() { return tree_; }
   const PrefixTree& tree() const { return tree_; }
@@ -85,17 +85,26 @@ class SharedPages {
   // Frees idle units until so many are free; there must be as many available.
   void reserve(int units);
   void evict_checkpoint();
-  // Writes what the store lacks. Units and checkpoints are kept when they are evicted; if the store has a folder or a shared
-  // tier, as soon as they are finished.
-  void keep_unit(PageKey key, int group, UnitId unit);
-  void keep_checkpoint(PageKey key, int slot);
-  bool keeps_everything() const { return !options_.directory.empty() || !options_.shared.empty(); }
+  // Units and checkpoints go to the store when they are evicted; if it has a folder or a shared tier, as soon as they are
+  // finished. Where passes run apart, both are brought to the host while a pass runs, which uses none of them.
+  //
+  // What the node holds is finished.
+  void keep_finished(PrefixTree::Node node);
+  // Stores what keep_finished() was given, and what is next to be evicted until `units` units are free or stored, or the time is
+  // over.
+  void store_ahead(int units, Clock::time_point until);
 
   void add_stats(EngineStats& stats) const;
   // Those of the store, whose thread works also while no step runs. Thread-safe.
   void add_store_stats(EngineStats& stats) const;
 
  private:
+  // Write what the store lacks.
+  void store_unit(PageKey key, int group, UnitId unit);
+  void store_checkpoint(PageKey key, int slot);
+  void store_node(PrefixTree::Node node);
+  bool is_stored(PageKey blob) const { return store_->find(blob) != PageStore::Tier::kNone; }
+
   Orders& orders_;
   const PageCacheOptions options_;
   const size_t unit_bytes_, state_bytes_, blob_bytes_;
@@ -106,7 +115,8 @@ class SharedPages {
   SlotPool checkpoints_;
   PrefixTree tree_;
   std::unique_ptr<PageStore> store_;
-  uint64_t evicted_ = 0;
+  std::vector<PageKey> finished_;  // nodes that the store is to get soon
+  uint64_t evicted_ = 0, stored_ahead_ = 0;
 };
 
 }  // namespace quire

@@ -17,7 +17,10 @@ RanksExecutor::RanksExecutor(const ModelConfig& config, std::span<const Weights*
 }
 
 void RanksExecutor::launch(const ForwardInput& input) {
-  group_.run([&](int rank) { executors_[static_cast<size_t>(rank)]->launch(input); });
+  group_.run([&](int rank) {
+    executors_[static_cast<size_t>(rank)]->launch(input);
+    executors_[static_cast<size_t>(rank)]->wait();  // while the ranks can still give up together
+  });
 }
 
 void RanksExecutor::commit(const CacheChanges& changes) {

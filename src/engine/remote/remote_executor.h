@@ -27,6 +27,7 @@ class RemoteExecutor final : public Executor {
 
   void launch(const ForwardInput& input) override;
   const ForwardOutput& wait() override;
+  bool computes_apart() const override { return true; }
   void commit(const CacheChanges& changes) override;
   void read(const CachePlace& place, std::span<std::byte> to) override;
   void write(const CachePlace& place, std::span<const std::byte> bytes) override;

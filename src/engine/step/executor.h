@@ -20,6 +20,10 @@ class Executor {
   virtual void launch(const ForwardInput& input) = 0;
   // The result of the last launch().
   virtual const ForwardOutput& wait() = 0;
+  // Whether passes run while this thread does something else: launch() returns before they have ended.
+  virtual bool computes_apart() const { return false; }
+  // ... and read() and write() may be called meanwhile, for places that the pass does not write, or not use.
+  virtual bool copies_meanwhile() const { return false; }
   // Whether it takes ForwardInput::picks, and gains by them.
   virtual bool picks_logits() const { return false; }
   // Changes the cache without a pass.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <numeric>
+#include <utility>
 
 #include "model/packing/expert_store.h"
 #include "model/stages/cut_layers.h"
@@ -47,6 +48,7 @@ void LocalExecutor::commit(const CacheChanges& changes) {
 }
 
 void LocalExecutor::launch(const ForwardInput& input) {
+  assert(!launched_);
   commit(input.changes);
   const DiscardOnError guard(decoder_.operations());
   if (input.by_drafter) {
@@ -61,13 +63,30 @@ void LocalExecutor::launch(const ForwardInput& input) {
   const Batch batch{input.rows, input.spans};
   if (download_) {
     decoder_.forward(batch, {.reads_logits = false});
-    const auto wanted = static_cast<size_t>(std::ranges::count(input.rows, true, &Row::wants_logits));
-    download_->run(decoder_.operations(), decoder_.logits(), wanted, input.picks, output_);
-  } else {
-    assert(input.picks.empty());
-    output_.logits =
-        stage_.link ? decoder_.forward(batch, micro_batches(batch, stage_.cut), *stage_.link) : decoder_.forward(batch);
+    download_->begin(decoder_.operations(), decoder_.logits(), input.picks);
+    decoder_.operations().start();
+    launched_ = &input;
+    return;
   }
+  assert(input.picks.empty());
+  output_.logits =
+      stage_.link ? decoder_.forward(batch, micro_batches(batch, stage_.cut), *stage_.link) : decoder_.forward(batch);
+  end_pass(input);
+}
+
+const ForwardOutput& LocalExecutor::wait() {
+  if (!launched_) return output_;
+  const ForwardInput& input = *std::exchange(launched_, nullptr);
+  const DiscardOnError guard(decoder_.operations());
+  decoder_.operations().finish();
+  download_->end(decoder_.logits(), static_cast<size_t>(std::ranges::count(input.rows, true, &Row::wants_logits)),
+                 input.picks, output_);
+  end_pass(input);
+  return output_;
+}
+
+// After its operations: what else it gives.
+void LocalExecutor::end_pass(const ForwardInput& input) {
   output_.expert_bytes = decoder_.take_expert_bytes();
   if (experts_) output_.expert_reads = experts_->take_reads();
   if (stage_.link && !is_last(config_, stage_.layers)) return;

@@ -25,8 +25,9 @@ struct StageWork {
 // Only the last stage has results.
 DecoderLimits stage_limits(DecoderLimits limits, bool last);
 
-// Owns the activations and the cache. It computes in launch() and does not overlap with planning: with two threads, SmolLM2
-// and 1 or 32 sequences, planning is 0.1 to 0.3 % of a step's time, and sampling uses all threads.
+// Owns the activations and the cache. On the CPU it computes in launch() and does not overlap with planning: with two threads,
+// SmolLM2 and 1 or 32 sequences, planning is 0.1 to 0.3 % of a step's time, and sampling uses all threads. On a device that
+// picks logits, launch() starts the pass of the target, and wait() ends it.
 class LocalExecutor final : public Executor {
  public:
   // config, weights, the link, and the backend, which has the weights, must outlive it. Throws std::bad_alloc, Error (kResource).
@@ -39,7 +40,9 @@ class LocalExecutor final : public Executor {
   void set_drafter(std::unique_ptr<DraftNetwork> drafter) { drafter_ = std::move(drafter); }
 
   void launch(const ForwardInput& input) override;
-  const ForwardOutput& wait() override { return output_; }
+  const ForwardOutput& wait() override;
+  bool computes_apart() const override { return download_.has_value(); }
+  bool copies_meanwhile() const override { return download_.has_value(); }
   bool picks_logits() const override { return download_.has_value(); }
   void commit(const CacheChanges& changes) override;
   void read(const CachePlace& place, std::span<std::byte> to) override { cache_.read(place, to); }
@@ -53,6 +56,7 @@ class LocalExecutor final : public Executor {
   CacheMemory& cache() { return cache_; }
 
  private:
+  void end_pass(const ForwardInput& input);
   void pool(const PooledRows& pooled, std::vector<float>& result);
 
   const ModelConfig& config_;
@@ -65,6 +69,7 @@ class LocalExecutor final : public Executor {
   std::unique_ptr<DraftNetwork> drafter_;
   BackendMemory pooled_;  // hidden states of some pooled rows
   HostCopy host_pooled_;
+  const ForwardInput* launched_ = nullptr;  // whose pass has not ended
   ForwardOutput output_;
 };
 

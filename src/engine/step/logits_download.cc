@@ -21,7 +21,14 @@ bool is_sound(const Picked& picked) {
 
 }  // namespace
 
-void LogitsDownload::run(Operations& ops, const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted,
+void LogitsDownload::begin(Operations& ops, const Rows& x, std::span<const std::optional<Pick>> wanted) {
+  picks_.clear();
+  words_ = 0;
+  for (const std::optional<Pick>& pick : wanted) words_ += picks_.emplace_back(pick.value_or(Pick{})).words();
+  results_ = words_ > 0 ? ops.pick(x, picks_) : nullptr;
+}
+
+void LogitsDownload::end(const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted,
                          ForwardOutput& output) {
   assert(std::cmp_equal(x.stride, x.cols));
   output.logits = {};
@@ -29,25 +36,17 @@ void LogitsDownload::run(Operations& ops, const Rows& x, size_t rows, std::span<
   output.logits_bytes = 0;
   if (!wanted.empty()) {
     assert(wanted.size() == rows);
-    read_picked(ops, x, wanted, output);
+    read_picked(wanted, output);
     read_rows(x, output);
-    return;
+  } else if (rows > 0) {
+    output.logits = view_floats(backend_, x.data, rows * x.stride, host_logits_);
+    output.logits_bytes = output.logits.size_bytes();
   }
-  ops.finish();
-  if (rows == 0) return;
-  output.logits = view_floats(backend_, x.data, rows * x.stride, host_logits_);
-  output.logits_bytes = output.logits.size_bytes();
 }
 
-void LogitsDownload::read_picked(Operations& ops, const Rows& x, std::span<const std::optional<Pick>> wanted,
-                                 ForwardOutput& output) {
-  picks_.clear();
-  size_t words = 0;
-  for (const std::optional<Pick>& pick : wanted) words += picks_.emplace_back(pick.value_or(Pick{})).words();
-  std::byte* const results = words > 0 ? ops.pick(x, picks_) : nullptr;
-  ops.finish();
+void LogitsDownload::read_picked(std::span<const std::optional<Pick>> wanted, ForwardOutput& output) {
   std::span<const std::byte> left;
-  if (words > 0) left = backend_.view(results, words * sizeof(uint32_t), host_picked_);
+  if (words_ > 0) left = backend_.view(results_, words_ * sizeof(uint32_t), host_picked_);
   output.logits_bytes += left.size();
   for (size_t row = 0; row < wanted.size(); ++row) {
     const size_t bytes = picks_[row].words() * sizeof(uint32_t);

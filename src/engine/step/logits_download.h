@@ -16,18 +16,21 @@ class LogitsDownload {
   // The backend must outlive it.
   explicit LogitsDownload(Backend& backend) : backend_(backend) {}
 
-  // Sets `logits`, `picked` and `logits_bytes` of the output. x: `rows` rows of logits in the backend's memory, dense, whose
-  // operations may still run. wanted: ForwardInput::picks. A row whose pick has NaN or infinities, or nothing at all,
-  // comes whole: so the sampler sees all that is wrong with it.
-  void run(Operations& ops, const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted,
-           ForwardOutput& output);
+  // Calls the operations that pick. x: rows of logits in the backend's memory, dense, whose operations may still run. wanted:
+  // ForwardInput::picks.
+  void begin(Operations& ops, const Rows& x, std::span<const std::optional<Pick>> wanted);
+  // When all operations have been done, with the same arguments: sets `logits`, `picked` and `logits_bytes` of the output. rows:
+  // of logits. A row whose pick has NaN or infinities, or nothing at all, comes whole: so the sampler sees all that is wrong with it.
+  void end(const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted, ForwardOutput& output);
 
  private:
-  void read_picked(Operations& ops, const Rows& x, std::span<const std::optional<Pick>> wanted, ForwardOutput& output);
+  void read_picked(std::span<const std::optional<Pick>> wanted, ForwardOutput& output);
   void read_rows(const Rows& x, ForwardOutput& output);
 
   Backend& backend_;
   std::vector<Pick> picks_;
+  size_t words_ = 0;              // of their results
+  std::byte* results_ = nullptr;  // in the backend's memory
   HostCopy host_picked_, host_logits_;
 };
 

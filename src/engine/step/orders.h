@@ -1,6 +1,8 @@
 // The engine's end of an executor: collects changes of the cache and sends them before anything that depends on them.
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <new>
 #include <span>
 #include <utility>
@@ -36,13 +38,26 @@ class Orders {
   void copy_state(int from, int to) { changes_.copies.push_back({.of_state = true, .from = from, .to = to}); }
   void advance(const StateAdvance& advance) { changes_.advances.push_back(advance); }
 
+  bool computes_apart() const { return executor_.computes_apart(); }
+  bool copies_meanwhile() const { return executor_.copies_meanwhile(); }
+  // Called while a pass of the target runs, if passes run apart. It may read() and write() if copies_meanwhile().
+  void set_meanwhile(std::function<void()> work) { meanwhile_ = std::move(work); }
+
   // Computes the pass after the collected changes, which become those of `input`. They are made even if the pass fails.
   const ForwardOutput& run(ForwardInput& input) {
     input.changes.clear();
     std::swap(input.changes, changes_);
     return unless_gone([&]() -> const ForwardOutput& {
       executor_.launch(input);
-      return executor_.wait();
+      std::exception_ptr failure;
+      try {
+        if (meanwhile_ && !input.by_drafter && executor_.computes_apart()) meanwhile_();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      const ForwardOutput& output = executor_.wait();
+      if (failure) std::rethrow_exception(failure);
+      return output;
     });
   }
   // to [place.size]. false without memory, and once the executor is gone: sequences can be released even then.
@@ -70,6 +85,7 @@ class Orders {
  private:
   Executor& executor_;
   CacheChanges changes_;
+  std::function<void()> meanwhile_;
   bool gone_ = false;
 };
 

@@ -53,6 +53,8 @@ class RecordingExecutor final : public Executor {
 
   void launch(const ForwardInput& input) override;
   const ForwardOutput& wait() override;
+  bool computes_apart() const override { return executor_.computes_apart(); }
+  bool copies_meanwhile() const override { return executor_.copies_meanwhile(); }
   void commit(const CacheChanges& changes) override;
   void read(const CachePlace& place, std::span<std::byte> to) override { executor_.read(place, to); }
   void write(const CachePlace& place, std::span<const std::byte> bytes) override { executor_.write(place, bytes); }

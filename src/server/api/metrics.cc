@@ -66,6 +66,8 @@ const EngineMetric kEngineMetrics[] = {
      [](const EngineStats& s) { return static_cast<double>(s.prefix_hit_tokens); }},
     {"prefix_cache_evicted_pages_total", "Evicted idle pages.", true,
      [](const EngineStats& s) { return static_cast<double>(s.pages_evicted); }},
+    {"prefix_cache_stored_ahead_pages_total", "Idle pages stored while a step ran, before they had to be evicted.",
+     true, [](const EngineStats& s) { return static_cast<double>(s.pages_stored_ahead); }},
     {"page_store_loaded_pages_total", "Pages read back from the page store.", true,
      [](const EngineStats& s) { return static_cast<double>(s.pages_loaded); }},
     {"page_store_pages", "Pages in the page store.", false,

@@ -112,6 +112,13 @@ struct RandomRow {
   }
 };
 
+void download_logits(LogitsDownload& download, Operations& ops, const Rows& x, size_t rows,
+                     const std::vector<std::optional<Pick>>& picks, ForwardOutput& output) {
+  download.begin(ops, x, picks);
+  ops.finish();
+  download.end(x, rows, picks, output);
+}
+
 // Picks from `batches` of rows on the backend, and samples from them and from the whole rows. Returns the rows that were picked.
 int compare(Backend& backend, int batches, unsigned seed) {
   constexpr size_t kRows = 6;
@@ -144,7 +151,8 @@ int compare(Backend& backend, int batches, unsigned seed) {
       find_candidates(rows[i]->params, rows[i]->row, *best, scratch, candidates[i]);
       picks[i] = pick_for(candidates[i], rows[i]->row.mask, masks[i]);
     }
-    download.run(*ops, {reinterpret_cast<float*>(memory.data()), static_cast<int>(vocab), vocab}, kRows, picks, output);
+    download_logits(download, *ops, {reinterpret_cast<float*>(memory.data()), static_cast<int>(vocab), vocab}, kRows,
+                    picks, output);
 
     for (size_t i = 0; i < kRows; ++i) {
       SampleRow of_host = rows[i]->row, of_device = rows[i]->row;
@@ -192,12 +200,13 @@ TEST(DeviceSampling, BringsOnlyTheRowsThatAreNeededWhole) {
   LogitsDownload download(backend);
   ForwardOutput output;
   const Rows x{reinterpret_cast<float*>(memory.data()), kVocab, kVocab};
-  download.run(*ops, x, 4, std::vector<std::optional<Pick>>{Pick{.best = 1}, {}, Pick{}, Pick{.best = 1}}, output);
+  download_logits(download, *ops, x, 4, std::vector<std::optional<Pick>>{Pick{.best = 1}, {}, Pick{}, Pick{.best = 1}},
+                  output);
   ASSERT_TRUE(output.picked[0] && !output.picked[1] && output.picked[2] && !output.picked[3]);  // one has NaN
   EXPECT_EQ(output.picked[0]->best[0], 99);
   EXPECT_EQ(output.logits[kVocab + 1], 101.0f);
   EXPECT_EQ(output.logits_bytes, (2 * kVocab + 4) * sizeof(float));
-  download.run(*ops, x, 4, {}, output);
+  download_logits(download, *ops, x, 4, {}, output);
   EXPECT_EQ(output.logits_bytes, 4 * kVocab * sizeof(float));
   EXPECT_EQ(output.logits[99], 99.0f);
 }
