@@ -21,8 +21,6 @@ namespace {
 
 // Larger pieces go through it one after the other.
 constexpr size_t kStaging = size_t{8} << 20;
-// Pinning takes a system call, and copies of a few bytes gain nothing.
-constexpr size_t kLeastPinned = size_t{64} << 10;
 // Increase this when kernels of linears change: choices of older ones are measured again.
 constexpr int kKernelsVersion = 1;
 

@@ -33,6 +33,9 @@ class CudaOperations final : public Operations {
   void discard() noexcept override { stream_.discard(); }
   void observe_inputs(InputObserver* observer) override;
   void upload(std::span<const float> from, float* to) override;
+  void download(const std::byte* from, std::span<std::byte> to) override {
+    stream_.download(to.data(), from, to.size());
+  }
 
   void embed(const PackedMatrix& matrix, std::span<const int32_t> ids, float scale, const Rows& x) override;
   void add_embeddings(const PackedMatrix& matrix, std::span<const int32_t> ids, float scale, const Rows& scratch,

@@ -55,6 +55,8 @@ class Device {
 
   virtual void upload_in_order(std::byte* to, const std::byte* from, size_t bytes) = 0;  // from: allocate_host()
   virtual void run(std::span<const Launch> launches) = 0;
+  // Done when finish() returns. to: allocate_host()
+  virtual void download_in_order(std::byte* to, const std::byte* from, size_t bytes) = 0;
   // Waits for the stream.
   virtual void finish() = 0;
   // The CUDA stream, for libraries that add work of their own; it makes the device that of the calling thread. nullptr: it is none.

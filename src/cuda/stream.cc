@@ -72,6 +72,11 @@ void Stream::start() {
   part_ = std::min(kGrowth * part_, GraphCache::kMostLaunches);
 }
 
+void Stream::download(std::byte* to, const std::byte* from, size_t bytes) {
+  start();
+  device_.download_in_order(to, from, bytes);
+}
+
 void Stream::exchange(size_t bytes) {
   start();
   ranks_->exchange(bytes);

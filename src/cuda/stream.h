@@ -60,6 +60,9 @@ class Stream {
 
   const VariantTable* variants() const { return variants_; }
   RankGather* ranks() const { return ranks_; }  // nullptr: there are no others
+  // After the launches so far: to host memory of the device (Device::allocate_host()), where the bytes are after finish().
+  void download(std::byte* to, const std::byte* from, size_t bytes);
+
   // RankGather::exchange(), between the launches before and after. Throws Error (kResource); RankGone: another rank has failed.
   void exchange(size_t bytes);
 

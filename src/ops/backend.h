@@ -54,6 +54,9 @@ class Operations {
   virtual void observe_inputs(InputObserver* observer) = 0;
   // to = from, in order with the operations.
   virtual void upload(std::span<const float> from, float* to) = 0;
+  // And to the host, which finds the bytes there after finish(). to: in an allocation of allocate_host() of at least
+  // Backend::kLeastPinned bytes.
+  virtual void download(const std::byte* from, std::span<std::byte> to) = 0;
 
   // ---- Rows
 
@@ -188,7 +191,9 @@ class Backend {
   // Zeroed memory at a multiple of 64 bytes. Throws Error (kResource). BackendMemory owns what it returns.
   virtual std::byte* allocate(size_t bytes) = 0;
   virtual void free(std::byte* memory, size_t bytes) = 0;
-  // Memory of the host that view() copies to, for HostCopy. A backend whose copies are faster to some memory gives that.
+  // Memory of the host that view() copies to, for HostCopy. A backend whose copies are faster to some memory gives that, if it is
+  // not for a few bytes.
+  static constexpr size_t kLeastPinned = size_t{64} << 10;
   virtual std::byte* allocate_host(size_t bytes);
   virtual void free_host(std::byte* memory, size_t bytes);
   // An address under which operations can read memory of the host, which stays where it is; nullptr: there is none, and the

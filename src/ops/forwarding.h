@@ -26,6 +26,7 @@ class ForwardingOperations : public Operations {
   void discard() noexcept override { inner_->discard(); }
   void observe_inputs(InputObserver* observer) override { inner_->observe_inputs(observer); }
   void upload(std::span<const float> from, float* to) override { inner_->upload(from, to); }
+  void download(const std::byte* from, std::span<std::byte> to) override { inner_->download(from, to); }
 
   void embed(const PackedMatrix& matrix, std::span<const int32_t> ids, float scale, const Rows& x) override {
     inner_->embed(matrix, ids, scale, x);

@@ -49,6 +49,9 @@ class FencedOperations final : public Operations {
   void upload(std::span<const float> from, float* to) override {
     run([&] { inner_->upload(from, to); });
   }
+  void download(const std::byte* from, std::span<std::byte> to) override {
+    run([&] { inner_->download(from, to); });
+  }
 
   void embed(const PackedMatrix& matrix, std::span<const int32_t> ids, float scale, const Rows& x) override {
     run([&] { inner_->embed(matrix, ids, scale, x); });

@@ -1,11 +1,13 @@
 #include "cuda/emulated/device.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -187,10 +189,20 @@ void EmulatedDevice::run(std::span<const Launch> launches) {
   for (const Launch& launch : launches) run_one(launch);
 }
 
-void EmulatedDevice::finish() {
+// Not before finish(): a GPU may take so long.
+void EmulatedDevice::download_in_order(std::byte* to, const std::byte* from, size_t bytes) {
   const std::lock_guard lock(mutex_);
   check_alive();
+  check_range(from, bytes, "a download");
+  downloads_.push_back({to, {from, from + bytes}});
+}
+
+void EmulatedDevice::finish() {
+  const std::lock_guard lock(mutex_);
+  const std::vector<Download> downloads = std::exchange(downloads_, {});
+  check_alive();
   memory_.finish_launches();
+  for (const Download& d : downloads) std::ranges::copy(d.bytes, d.to);
 }
 
 std::unique_ptr<Device::Graph> EmulatedDevice::record(std::span<const Launch> launches) {

@@ -11,6 +11,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cuda/device.h"
 #include "cuda/emulated/block.h"
@@ -69,6 +70,7 @@ class EmulatedDevice final : public Device {
 
   void upload_in_order(std::byte* to, const std::byte* from, size_t bytes) override;
   void run(std::span<const Launch> launches) override;
+  void download_in_order(std::byte* to, const std::byte* from, size_t bytes) override;
   void finish() override;
   std::unique_ptr<Graph> record(std::span<const Launch> launches) override;
   void run(Graph& graph) override;
@@ -86,6 +88,11 @@ class EmulatedDevice final : public Device {
   EmulatedFailures failures_;
   std::map<const KernelEntry*, KernelCounters> counters_;
   std::set<const std::byte*> pinned_;
+  struct Download {
+    std::byte* to;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<Download> downloads_;  // in order, which finish() ends
   emulated::GlobalMemory memory_;
   emulated::BlockRunner blocks_;
 };

@@ -136,6 +136,10 @@ class GpuDevice final : public Device {
     use();
     for (const Launch& launch : launches) start(launch);
   }
+  void download_in_order(std::byte* to, const std::byte* from, size_t bytes) override {
+    use();
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "be read");
+  }
   void finish() override {
     use();
     check(cudaStreamSynchronize(stream_), "run a step");

@@ -23,9 +23,14 @@ bool is_sound(const Picked& picked) {
 
 void LogitsDownload::begin(Operations& ops, const Rows& x, std::span<const std::optional<Pick>> wanted) {
   picks_.clear();
-  words_ = 0;
-  for (const std::optional<Pick>& pick : wanted) words_ += picks_.emplace_back(pick.value_or(Pick{})).words();
-  results_ = words_ > 0 ? ops.pick(x, picks_) : nullptr;
+  size_t words = 0;
+  for (const std::optional<Pick>& pick : wanted) words += picks_.emplace_back(pick.value_or(Pick{})).words();
+  results_ = {};
+  if (words == 0) return;
+  const size_t bytes = words * sizeof(uint32_t);
+  const auto to = host_picked_.room(backend_, std::max(bytes, Backend::kLeastPinned)).first(bytes);
+  ops.download(ops.pick(x, picks_), to);
+  results_ = to;
 }
 
 void LogitsDownload::end(const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted,
@@ -45,8 +50,7 @@ void LogitsDownload::end(const Rows& x, size_t rows, std::span<const std::option
 }
 
 void LogitsDownload::read_picked(std::span<const std::optional<Pick>> wanted, ForwardOutput& output) {
-  std::span<const std::byte> left;
-  if (words_ > 0) left = backend_.view(results_, words_ * sizeof(uint32_t), host_picked_);
+  std::span<const std::byte> left = results_;
   output.logits_bytes += left.size();
   for (size_t row = 0; row < wanted.size(); ++row) {
     const size_t bytes = picks_[row].words() * sizeof(uint32_t);

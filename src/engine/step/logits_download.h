@@ -16,7 +16,7 @@ class LogitsDownload {
   // The backend must outlive it.
   explicit LogitsDownload(Backend& backend) : backend_(backend) {}
 
-  // Calls the operations that pick. x: rows of logits in the backend's memory, dense, whose operations may still run. wanted:
+  // Calls the operations that pick and bring the results. x: rows of logits in the backend's memory, dense, whose operations may still run. wanted:
   // ForwardInput::picks.
   void begin(Operations& ops, const Rows& x, std::span<const std::optional<Pick>> wanted);
   // When all operations have been done, with the same arguments: sets `logits`, `picked` and `logits_bytes` of the output. rows:
@@ -29,8 +29,7 @@ class LogitsDownload {
 
   Backend& backend_;
   std::vector<Pick> picks_;
-  size_t words_ = 0;              // of their results
-  std::byte* results_ = nullptr;  // in the backend's memory
+  std::span<const std::byte> results_;
   HostCopy host_picked_, host_logits_;
 };
 

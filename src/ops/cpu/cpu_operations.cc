@@ -54,6 +54,9 @@ size_t CpuOperations::memory_bytes(int threads, const OperationLimits& limits) {
 }
 
 void CpuOperations::upload(std::span<const float> from, float* to) { std::ranges::copy(from, to); }
+void CpuOperations::download(const std::byte* from, std::span<std::byte> to) {
+  std::copy_n(from, to.size(), to.begin());
+}
 
 void CpuOperations::embed(const PackedMatrix& matrix, std::span<const int32_t> ids, float scale, const Rows& x) {
   quire::embed(compute_, matrix, ids, scale, x);

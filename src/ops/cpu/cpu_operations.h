@@ -19,6 +19,7 @@ class CpuOperations final : public Operations {
   void discard() noexcept override {}  // each has run when its call returns
   void observe_inputs(InputObserver* observer) override { compute_.observer = observer; }
   void upload(std::span<const float> from, float* to) override;
+  void download(const std::byte* from, std::span<std::byte> to) override;
 
   void embed(const PackedMatrix& matrix, std::span<const int32_t> ids, float scale, const Rows& x) override;
   void add_embeddings(const PackedMatrix& matrix, std::span<const int32_t> ids, float scale, const Rows& scratch,

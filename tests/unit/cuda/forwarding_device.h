@@ -28,6 +28,9 @@ class ForwardingDevice : public Device {
   BoxMap map_boxes(const std::byte* data, int rows, int columns, size_t stride, int box_rows) override {
     return device_.map_boxes(data, rows, columns, stride, box_rows);
   }
+  void download_in_order(std::byte* to, const std::byte* from, size_t bytes) override {
+    device_.download_in_order(to, from, bytes);
+  }
   void upload_in_order(std::byte* to, const std::byte* from, size_t bytes) override {
     device_.upload_in_order(to, from, bytes);
   }

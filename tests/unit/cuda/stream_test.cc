@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
@@ -107,6 +108,23 @@ TEST(Stream, BringsValuesThatAreMadeAfterTheFirstPart) {
     stream.finish();
     EXPECT_EQ(x.values(), std::vector<float>(32, expected *= last));
   }
+}
+
+TEST(Stream, DownloadsWhatTheLaunchesBeforeHaveWritten) {
+  EmulatedDevice device;
+  const OnDevice<float> x(device, std::vector<float>(32, 1.0f));
+  Stream stream(device, true);
+  std::byte* const host = device.allocate_host(32 * sizeof(float));
+  const std::span<float> got(reinterpret_cast<float*>(host), 32);
+  std::ranges::fill(got, 0.0f);
+  scale(stream, x, 3);
+  stream.download(host, reinterpret_cast<const std::byte*>(x.data()), got.size_bytes());
+  scale(stream, x, 5);
+  EXPECT_EQ(got[31], 0.0f);  // as on a GPU: not before finish()
+  stream.finish();
+  EXPECT_EQ(got[31], 3.0f);
+  EXPECT_EQ(x.values()[31], 15.0f);
+  device.free_host(host);
 }
 
 TEST(Stream, DiscardsWhatHasNotBeenStarted) {
