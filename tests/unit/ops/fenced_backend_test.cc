@@ -88,7 +88,22 @@ TEST(FencedBackend, RefusesToLookBeforeOperationsHaveFinished) {
   ops->upload(std::vector<float>(32, 2), reinterpret_cast<float*>(memory.data()));
   HostCopy copy;
   EXPECT_DEATH(f.backend.view(memory.data(), 4, copy), "before its operations have finished");
-  EXPECT_DEATH(f.backend.copy(memory.data(), memory.data() + 64, 4), "before its operations have finished");
+  const auto fill = [](std::span<std::byte>) {};
+  EXPECT_DEATH(f.backend.write(memory.data(), 4, fill), "before its operations have finished");
+}
+
+// As pages of the cache are copied while a pass runs that does not use them.
+TEST(FencedBackend, CopiesWhileOperationsRun) {
+  Fenced f;
+  const auto ops = f.backend.operations(Activations::kF32, two_rows());
+  const BackendMemory memory(f.backend, row_stride(32) * sizeof(float)), page(f.backend, 128);
+  ops->upload(std::vector<float>(32, 2), reinterpret_cast<float*>(memory.data()));
+  const std::vector<std::byte> bytes(64, std::byte{7});
+  std::vector<std::byte> back(64);
+  f.backend.upload(bytes, page.data());
+  f.backend.copy(page.data() + 64, page.data(), 64);
+  f.backend.read(page.data() + 64, back);
+  EXPECT_EQ(back, bytes);
 }
 
 }  // namespace
