@@ -119,7 +119,7 @@ void EngineLoop::step() {
 
 void EngineLoop::catch_up() {
   outbox_.tell();
-  attempt([this] { cache_.shared().store_ahead(0, {}); });
+  attempt([this] { cache_.shared().store_finished(); });
 }
 
 void EngineLoop::beat() {
@@ -319,11 +319,13 @@ void EngineLoop::work_meanwhile() {
   StepWork work;
   for (const Chunk& c : plan_.chunks) work.add(c.rows + c.drafts, c.first);
   const std::chrono::duration<double> quarter(costs_.costs().seconds(work) / 4);
-  const auto now = Clock::now(), middle = now + std::chrono::duration_cast<Clock::duration>(quarter);
-  poll_loader(middle);
+  const auto share = std::chrono::duration_cast<Clock::duration>(quarter);
+  const auto now = Clock::now();
+  poll_loader(now + share);
+  cache_.shared().store_finished();
   // As many as a step can take.
   const int pages = limits_.max_rows / kPageTokens + static_cast<int>(roster_.running().size());
-  cache_.shared().store_ahead(pages * state_.needs.groups, std::max(Clock::now(), middle) + (middle - now));
+  cache_.shared().store_ahead(pages * state_.needs.groups, now + 2 * share);
 }
 
 void EngineLoop::poll_loader(Clock::time_point until) {

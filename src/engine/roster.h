@@ -19,7 +19,7 @@ class EngineTrace;
 // An ended sequence stays in its list until then. Used by the engine's thread alone.
 class Roster {
  public:
-  // trace: is told of answers that end and are preempted; nullptr: none. All must outlive it.
+  // trace: hears of answers that end or are preempted; may be nullptr. All must outlive the roster.
   Roster(PageCache& cache, TenantShares& shares, Outbox& outbox, int max_running, EngineTrace* trace);
 
   Sequences& running() { return running_; }

@@ -82,7 +82,7 @@ class PrefixTree {
   bool evict(Leaving leaving, LeavingCheckpoint leaving_checkpoint) {
     const Node window = oldest_idle_window(), leaf = oldest_idle_leaf();
     if (window == kNone && leaf == kNone) return false;
-    const bool whole = window == kNone || (leaf != kNone && spines_.used(leaf) < windows_.used(window));
+    const bool whole = leaf_is_older(leaf, window);
     const Node node = whole ? leaf : window;
     for (size_t group = whole ? 0 : spine_groups_; group < groups_; ++group) {
       UnitId& unit = units_[node * groups_ + group];
@@ -94,12 +94,12 @@ class PrefixTree {
     removed_units(node);
     return true;
   }
-  // About the nodes that evict() will take, and in that order, but also those in use: visit(node, whole), until it returns false.
-  // whole: the node would go. Otherwise only its units of groups with a window would.
+  // Calls visit(node, whole) for nodes in about the order in which evict() takes them, including nodes in use, until it returns
+  // false. whole: evict() would take the node, and not only its units of groups with a window.
   template <class Visit>
   void for_each_next(Visit visit) const {
     for (Node leaf = spines_.oldest(), window = windows_.oldest(); leaf != kNone || window != kNone;) {
-      const bool whole = window == kNone || (leaf != kNone && spines_.used(leaf) < windows_.used(window));
+      const bool whole = leaf_is_older(leaf, window);
       Node& node = whole ? leaf : window;
       if (!visit(node, whole)) return;
       node = (whole ? spines_ : windows_).newer(node);
@@ -124,6 +124,10 @@ class PrefixTree {
     int checkpoint = -1;          // slot
   };
 
+  // Of a node with a spine and one with units of windows; one of them may be kNone.
+  bool leaf_is_older(Node leaf, Node window) const {
+    return window == kNone || (leaf != kNone && spines_.used(leaf) < windows_.used(window));
+  }
   Node oldest_idle_leaf();
   Node oldest_idle_window();
   void drop(UnitId& unit);

@@ -54,8 +54,8 @@ class Operations {
   virtual void observe_inputs(InputObserver* observer) = 0;
   // to = from, in order with the operations.
   virtual void upload(std::span<const float> from, float* to) = 0;
-  // And to the host, which finds the bytes there after finish(). to: in an allocation of allocate_host() of at least
-  // Backend::kLeastPinned bytes.
+  // From the backend's memory to the host's, in order with the operations; the bytes are there after finish(). to: part of at least
+  // Backend::kLeastPinned bytes from Backend::allocate_host().
   virtual void download(const std::byte* from, std::span<std::byte> to) = 0;
 
   // ---- Rows
@@ -191,8 +191,8 @@ class Backend {
   // Zeroed memory at a multiple of 64 bytes. Throws Error (kResource). BackendMemory owns what it returns.
   virtual std::byte* allocate(size_t bytes) = 0;
   virtual void free(std::byte* memory, size_t bytes) = 0;
-  // Memory of the host that view() copies to, for HostCopy. A backend whose copies are faster to some memory gives that, if it is
-  // not for a few bytes.
+  // Memory of the host that view() copies to, for HostCopy. A backend whose copies are faster to pinned memory pins so many bytes
+  // and more: pinning takes a system call, and copies of a few bytes gain nothing.
   static constexpr size_t kLeastPinned = size_t{64} << 10;
   virtual std::byte* allocate_host(size_t bytes);
   virtual void free_host(std::byte* memory, size_t bytes);
@@ -205,7 +205,7 @@ class Backend {
   // The bytes for the host: where they are, if it can read them there, else a copy in `copy`. Valid as long as both are. The
   // host may change them, which may change the memory or not.
   virtual std::span<std::byte> view(std::byte* from, size_t bytes, HostCopy& copy) = 0;
-  // Bytes from memory of the host, to it, and from place to place. They may be called while operations run that do not use the memory.
+  // Bytes from memory of the host, and to it. These and copy() may be called while operations run that do not use the memory.
   virtual void upload(std::span<const std::byte> from, std::byte* to);
   virtual void read(std::byte* from, std::span<std::byte> to);
   // Makes upload() and read() as fast as they can be with this memory of the host, until unpin(). false: it cannot, and they are as

@@ -111,11 +111,14 @@ void SharedPages::keep_finished(PrefixTree::Node node) {
 }
 
 // A node that has been evicted meanwhile was stored then.
-void SharedPages::store_ahead(int units, Clock::time_point until) {
-  if (!store_) return;
+void SharedPages::store_finished() {
   for (const PageKey key : finished_)
     if (const auto node = tree_.find(key); node != PrefixTree::kNone) store_node(node);
   finished_.clear();
+}
+
+void SharedPages::store_ahead(int units, Clock::time_point until) {
+  if (!store_) return;
   units = std::min(units, available_units());
   int ready = static_cast<int>(pool_.free_units());
   if (ready >= units) return;

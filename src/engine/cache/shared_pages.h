@@ -90,8 +90,9 @@ class SharedPages {
   //
   // What the node holds is finished.
   void keep_finished(PrefixTree::Node node);
-  // Stores what keep_finished() was given, and what is next to be evicted until `units` units are free or stored, or the time is
-  // over.
+  // Stores the nodes that keep_finished() was given.
+  void store_finished();
+  // Stores what is next to be evicted, until `units` units are free or stored, or until the time is over.
   void store_ahead(int units, Clock::time_point until);
 
   void add_stats(EngineStats& stats) const;
@@ -115,7 +116,7 @@ class SharedPages {
   SlotPool checkpoints_;
   PrefixTree tree_;
   std::unique_ptr<PageStore> store_;
-  std::vector<PageKey> finished_;  // nodes that the store is to get soon
+  std::vector<PageKey> finished_;  // of the nodes that store_finished() will store
   uint64_t evicted_ = 0, stored_ahead_ = 0;
 };
 

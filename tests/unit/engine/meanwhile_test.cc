@@ -27,7 +27,7 @@ namespace {
 using testing::Answer;
 using testing::random_tokens;
 
-// The CPU as a device: its operations have run when finish() returns, and not before.
+// The CPU as a device: operations count as running from start() to finish().
 class ApartBackend final : public ForwardingBackend {
  public:
   explicit ApartBackend(Backend& inner) : ForwardingBackend(inner) {}
@@ -35,16 +35,16 @@ class ApartBackend final : public ForwardingBackend {
   std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override;
 
   void read(std::byte* from, std::span<std::byte> to) override {
-    ++(runs ? reads_meanwhile : reads_between);
+    reads_meanwhile += runs;
     ForwardingBackend::read(from, to);
   }
   void upload(std::span<const std::byte> from, std::byte* to) override {
-    ++(runs ? uploads_meanwhile : uploads_between);
+    uploads_meanwhile += runs;
     ForwardingBackend::upload(from, to);
   }
 
-  bool runs = false;  // operations have been started, and not finished
-  int reads_meanwhile = 0, reads_between = 0, uploads_meanwhile = 0, uploads_between = 0;
+  bool runs = false;
+  int reads_meanwhile = 0, uploads_meanwhile = 0;
 };
 
 class ApartOperations final : public ForwardingOperations {
@@ -83,10 +83,7 @@ struct Apart {
     return backend;
   }
   void add(Request request, Engine::Callback callback) {
-    const auto state = prepare(std::move(request), std::move(callback), {}, model.info.max_model_len);
-    Sequences arrived;
-    arrived.emplace_back(state, 0, std::move(state->prompt), nullptr);
-    loop.add(std::move(arrived));
+    testing::submit(loop, model, std::move(request), std::move(callback));
   }
 };
 
@@ -136,7 +133,7 @@ TEST(Meanwhile, AClientThatCannotBeToldEndsAlone) {
   EXPECT_EQ(stats.finished_requests, 2u);
 }
 
-// Rounds of prompts through a cache that has room for a few of them, each beside one that decodes.
+// Sends the same prompts `count` times through a cache that has no room for all of them, each together with a shorter one.
 std::vector<Answer> rounds(EngineLoop& loop, const LoadedModel& model, int count, unsigned prompts, int tokens) {
   std::vector<Answer> all;
   for (int round = 0; round < count; ++round) {
@@ -222,7 +219,7 @@ TEST(Meanwhile, FinishedPagesAreKept) {
   std::filesystem::remove_all(folder);
 }
 
-// What waits is told in its order, also when there is no room for more.
+// Clients get their outputs in order, also when the outbox is full.
 TEST(Outbox, ToldInOrder) {
   Request request = seeded_request(random_tokens(1, 4), 8);
   std::string told;

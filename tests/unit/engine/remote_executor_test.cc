@@ -21,6 +21,7 @@
 #include "sanitizers.h"
 #include "unit/engine/drafters.h"
 #include "unit/engine/golden_kinds.h"
+#include "unit/engine/loop_answers.h"
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
 
@@ -95,16 +96,7 @@ struct RemoteModel {
 
 std::vector<Answer> run(LoadedModel& model, const std::vector<Request>& requests, EngineStats* stats = nullptr) {
   EngineLoop loop(model);
-  std::vector<Answer> answers(requests.size());
-  Sequences arrived;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const auto state = prepare(
-        requests[i], [&answers, i](const Output& out) { answers[i].add(out); }, {}, model.info.max_model_len);
-    state->rope_variant = 0;
-    arrived.emplace_back(state, 0, std::move(state->prompt), nullptr);
-  }
-  loop.add(std::move(arrived));
-  while (!loop.idle()) loop.step();
+  std::vector<Answer> answers = testing::loop_answers(loop, model, requests);
   if (stats) loop.write_stats(*stats);
   return answers;
 }
