@@ -30,11 +30,12 @@ size_t nearest_knot(int rows) {
   return kKnots[i + 1] - rows < rows - kKnots[i] ? i + 1 : i;
 }
 
-// Makes the values ascend: the ascending ones nearest to them, by weighted squares (pool adjacent violators).
-void ascend(StepCosts::Table& values, StepCosts::Table weights) {
+// Makes the first `count` values ascend: the ascending ones nearest to them, by weighted squares (pool adjacent
+// violators).
+void ascend(StepCosts::Table& values, StepCosts::Table weights, size_t count) {
   std::array<size_t, kCount> sizes{};
   size_t pools = 0;
-  for (size_t i = 0; i < kCount; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     double value = values[i], weight = weights[i];
     size_t size = 1;
     for (; pools > 0 && values[pools - 1] >= value; --pools) {
@@ -45,7 +46,7 @@ void ascend(StepCosts::Table& values, StepCosts::Table weights) {
     values[pools] = value, weights[pools] = weight, sizes[pools] = size;
     ++pools;
   }
-  for (size_t end = kCount; pools-- > 0; end -= sizes[pools]) {
+  for (size_t end = count; pools-- > 0; end -= sizes[pools]) {
     const double value = values[pools];
     std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(end - sizes[pools]), sizes[pools], value);
   }
@@ -123,6 +124,7 @@ void StepCostModel::fit() {
   for (size_t i = 1; i < kCount; ++i) {
     size_t right = i + 1;
     while (right < kCount && knots_[right].weight == 0) ++right;
+    if (right == kCount && knots_[i].weight == 0) break;
     // Between two known knots a line, next to one the guess, scaled.
     double prior = kGuess.table[i];
     if (left > 0 && right < kCount) {
@@ -136,7 +138,9 @@ void StepCostModel::fit() {
   }
   // Nothing is measured at knot 0, so it must not pull at the others.
   weights[0] = 1e-9;
-  ascend(values, weights);
+  ascend(values, weights, left + 1);
+  // Steps of more rows than were seen take longer, also where few rows took as long as many.
+  for (size_t i = left + 1; i < kCount; ++i) values[i] = values[left] * kGuess.table[i] / kGuess.table[left];
   values[0] = std::clamp(2 * values[1] - values[2], 0.0, values[1]);
   costs_.table = values;
 }

@@ -82,6 +82,15 @@ TEST(StepCosts, ExpectsOfRowsNeverSeenWhatTheNeighboursTake) {
   EXPECT_GT(model.costs().seconds_at(64), 1.2 * model.costs().seconds_at(16)) << "not flat after the last one";
 }
 
+// A disturbed machine, or one that has computed little.
+TEST(StepCosts, ExpectsMoreRowsToTakeLongerThoughFewTookAsLongAsMany) {
+  StepCostModel model;
+  model.learn({20, 0}, 0.001);
+  for (int i = 0; i < 20; ++i) model.learn({1, 0}, 0.005);
+  EXPECT_GT(model.costs().seconds_at(96), 2 * model.costs().seconds_at(20));
+  expect_never_decreasing(model.costs());
+}
+
 TEST(StepCosts, FollowsAMachineThatBecomesSlower) {
   StepCostModel model;
   const auto one = [](auto&) { return 1; };
