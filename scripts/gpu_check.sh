@@ -37,8 +37,8 @@ for operation in attention linear; do
   if [[ -x $build/bench_$operation ]]; then "$build/bench_$operation" cuda; fi
 done
 if [[ -x $build/bench_linear ]]; then
-  echo "== linears in FP8, which have not run on a GPU yet: bits and speed"
-  timeout 120 "$build/bench_linear" cuda FP8/bf16,FP8/fp8
+  echo "== linears in FP8 and W8A8, which have not run on a GPU yet: bits and speed"
+  timeout 120 "$build/bench_linear" cuda FP8/bf16,FP8/fp8,W8A8/int8
   echo "== linears in clusters, which have not run on a GPU yet: bits and speed"
   QUIRE_CUDA_CLUSTERS=on timeout 120 "$build/bench_linear" cuda BF16 256,512,4096
 fi

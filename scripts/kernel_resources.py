@@ -22,7 +22,7 @@ from pathlib import Path
 # Bytes of local memory that --check permits a thread, as spilled today: those of LinearOfManyRows with float16 and float32 weights.
 ALLOWED_STACK, ALLOWED_STACK_OF = 96, {"LinearOfManyRows": 640, "LinearOfFewRows": 112}
 # Launched on capability 9.0 alone, for products of warpgroups (takes_many_rows(), attention_shapes()). Elsewhere the binary has them in vain.
-OF_WARPGROUPS = {"AttendWide", "LinearInClusters", "LinearOfBf16Rows", "LinearOfFp8Rows", "LinearOfManyRows", "FinishSums", "MultiplyPeak"}
+OF_WARPGROUPS = {"AttendWide", "LinearInClusters", "LinearOfBf16Rows", "LinearOfFp8Rows", "LinearOfInt8Rows", "LinearOfManyRows", "FinishSums", "MultiplyPeak"}
 
 # What a multiprocessor has: the table of technical specifications by compute capability in NVIDIA's CUDA C++ Programming Guide.
 # All have 65,536 registers, of which a warp takes multiples of 256, and keep 1 KiB of shared memory for themselves in each block.

@@ -79,9 +79,11 @@ BackendRates measure_rates(Device& device) {
     rates.bandwidth = 2.0 * static_cast<double>(kCopied) * kRepetitions / seconds_of_launches(device, copies);
   }
   if (device.facts().major == 9) {
-    // Pairs of bf16 numbers of magnitudes 0.5 to 1; four of E4M3 of 1 to 2.
-    rates.multiply_adds = multiply_rate<MultiplyPeak<false>>(device, from.data, to.data, 0x807F807F, 0x3F003F00);
-    rates.fp8_multiply_adds = multiply_rate<MultiplyPeak<true>>(device, from.data, to.data, 0x87878787, 0x38383838);
+    using enum PeakNumbers;
+    // Pairs of bf16 numbers of magnitudes 0.5 to 1; four of E4M3 of 1 to 2; four odd integers.
+    rates.multiply_adds = multiply_rate<MultiplyPeak<kBf16>>(device, from.data, to.data, 0x807F807F, 0x3F003F00);
+    rates.fp8_multiply_adds = multiply_rate<MultiplyPeak<kE4M3>>(device, from.data, to.data, 0x87878787, 0x38383838);
+    rates.int8_multiply_adds = multiply_rate<MultiplyPeak<kInt8>>(device, from.data, to.data, 0xFEFEFEFE, 0x01010101);
   }
   return rates;
 }

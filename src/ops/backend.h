@@ -140,8 +140,9 @@ class Operations {
 
 // Limits of a device, as measured.
 struct BackendRates {
-  double bandwidth = 0;                             // bytes per second, read or written
-  double multiply_adds = 0, fp8_multiply_adds = 0;  // per second, of bf16 and of FP8; 0: unknown
+  double bandwidth = 0;  // bytes per second, read or written
+  // Per second, of bf16, FP8 and int8; 0: unknown.
+  double multiply_adds = 0, fp8_multiply_adds = 0, int8_multiply_adds = 0;
 };
 
 // Functions of the memory may be called from several threads at once, for different memory.

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -46,11 +47,12 @@ class Counting {
  public:
   Counting(std::string file, const cuda::EmulatedOptions& gpu) : Counting(std::move(file), device_of(gpu)) {}
 
-  // The linears of a layer, with what prepares their inputs.
-  void linears(TensorType type, int rows) {
+  // The linears of a layer, with what prepares their inputs. nullopt: W8A8.
+  void linears(std::optional<TensorType> type, int rows) {
     OperationLimits limits = limits_of(rows);
     limits.inputs = {{rows, kHidden}, {rows, kInner}};
-    const auto operations = backend_.operations(Activations::kBf16, limits);
+    limits.forms.int8_rows = !type;
+    const auto operations = backend_.operations(type ? Activations::kBf16 : Activations::kInt8, limits);
     const Memory x(*this, rows, kHidden), heads(*this, rows, (kHeads + 2 * kKvHeads) * kHeadDim),
         inner(*this, rows, kInner);
     const Matrix q(*this, type, kHidden, kHidden), k(*this, type, kKvHeads * kHeadDim, kHidden),
@@ -74,20 +76,21 @@ class Counting {
         std::array<Projection, 1>{
             {{.w = &gate.linear, .y = inner.rows(), .up = &up.linear, .f = Nonlinearity::kSilu}}});
     run(inner.rows(), {}, std::array<Projection, 1>{{{.w = &down.linear, .y = x.rows(), .accumulate = true}}});
-    finish(*operations, std::string(name(type)) + " linears of a layer, " + count_of(rows, "row"));
+    finish(*operations, name_of(type) + " linears of a layer, " + count_of(rows, "row"));
   }
 
   // One of them alone, for rows of a prompt: as many multiply-adds as the emulated device does in a minute.
-  void output_linear(TensorType type, int rows) {
+  void output_linear(std::optional<TensorType> type, int rows) {
     OperationLimits limits = limits_of(rows);
     limits.inputs = {{rows, kHidden}};
-    const auto operations = backend_.operations(Activations::kBf16, limits);
+    limits.forms.int8_rows = !type;
+    const auto operations = backend_.operations(type ? Activations::kBf16 : Activations::kInt8, limits);
     const Memory x(*this, rows, kHidden), y(*this, rows, kHidden);
     const Matrix out(*this, type, kHidden, kHidden);
     device_.reset_counters();
     operations->project(operations->prepare(x.rows(), {}, rows, {&out.linear}), {.w = &out.linear, .y = y.rows()},
                         rows);
-    finish(*operations, std::string(name(type)) + " output linear, " + count_of(rows, "row"));
+    finish(*operations, name_of(type) + " output linear, " + count_of(rows, "row"));
   }
 
   // The last `rows` tokens of each sequence: first their keys and values are stored, then they attend.
@@ -170,8 +173,10 @@ class Counting {
   struct Matrix {
     Linear linear;
     BackendMemory memory;
-    Matrix(Counting& counting, TensorType type, int outputs, int inputs) {
-      linear.weight = describe_packed(type, outputs, inputs);
+    Matrix(Counting& counting, std::optional<TensorType> type, int outputs, int inputs) {
+      const PanelFormat whole_rows{.codes = Codes::kI8, .scale = ScaleKind::kF32, .group = inputs};
+      linear.weight = type ? describe_packed(*type, outputs, inputs) : describe_packed(whole_rows, 1, outputs, inputs);
+      linear.int8_rows = !type;
       memory = BackendMemory(counting.backend_, linear.weight.bytes());
       linear.weight.data = memory.data();
     }
@@ -184,6 +189,7 @@ class Counting {
   Counting(std::string file, std::unique_ptr<cuda::EmulatedDevice> device)
       : file_(std::move(file)), device_(*device), backend_(std::move(device), false) {}
 
+  static std::string name_of(std::optional<TensorType> type) { return type ? std::string(name(*type)) : "W8A8"; }
   static OperationLimits limits_of(int rows) {
     OperationLimits limits;
     limits.max_rows = rows;
@@ -203,7 +209,8 @@ class Counting {
 };
 
 void count_steps(Counting& counting) {
-  for (const TensorType type : {TensorType::BF16, TensorType::Q4_0, TensorType::Q4_K}) {
+  for (const std::optional<TensorType> type : {std::optional(TensorType::BF16), std::optional(TensorType::Q4_0),
+                                               std::optional(TensorType::Q4_K), std::optional<TensorType>()}) {
     for (const int rows : {1, 64}) counting.linears(type, rows);
     counting.output_linear(type, 512);
   }

@@ -2,7 +2,7 @@
 //
 //   bench_linear [DEVICE [TYPE[/ACTIVATIONS][,...] [ROWS[,ROWS...] [HIDDEN INNER]]]]
 //
-// DEVICE: as for --device (cuda); TYPE: as GGUF writes it (BF16, Q4_0), or FP8: E4M3 with a scale for 128 inputs; ACTIVATIONS: as for --activations (bf16). Prints, for the
+// DEVICE: as for --device (cuda); TYPE: as GGUF writes it (BF16, Q4_0), FP8: E4M3 with a scale for 128 inputs, or W8A8: int8 with a scale for each output, made for int8 inputs; ACTIVATIONS: as for --activations (bf16). Prints, for the
 // linears of a layer of Llama's 8B shape, or of another, the time of a call, the bytes of weights per second and the products. Weights take turns, so that they come from memory. Then
 // compares rows that were computed one by one with the same rows in steps of 8, 64 and 300, bit for bit. A device that chooses between kernels
 // (Backend::tune()) then measures them, and both is done again with those that it chose.
@@ -44,28 +44,33 @@ std::vector<std::string> words(std::string_view list) {
   return found;
 }
 
-// nullopt: FP8.
-using WeightType = std::optional<TensorType>;
+struct WeightType {
+  std::optional<TensorType> type;  // nullopt: FP8 or W8A8
+  Codes codes = Codes::kE4M3;      // of these
+};
 
 WeightType type_named(std::string_view name) {
   if (name == "FP8") return {};
-  if (const auto type = tensor_type_from_name(name)) return type;
-  throw invalid("{} is not a type of weights; use FP8, or one that GGUF knows, such as BF16 or Q4_0", name);
+  if (name == "W8A8") return {{}, Codes::kI8};
+  if (const auto type = tensor_type_from_name(name)) return {type};
+  throw invalid("{} is not a type of weights; use FP8, W8A8, or one that GGUF knows, such as BF16 or Q4_0", name);
 }
 
-PackedMatrix describe(const WeightType& type, int rows, int cols) {
-  if (type) return describe_packed(*type, rows, cols);
-  return describe_packed(PanelFormat{.codes = Codes::kE4M3, .scale = ScaleKind::kF32, .group = 128}, 1, rows, cols);
+PackedMatrix describe(const WeightType& of, int rows, int cols) {
+  if (of.type) return describe_packed(*of.type, rows, cols);
+  const int group = of.codes == Codes::kE4M3 ? 128 : cols;
+  return describe_packed(PanelFormat{.codes = of.codes, .scale = ScaleKind::kF32, .group = group}, 1, rows, cols);
 }
 
-// Random codes below 2 in magnitude.
-void fill_fp8(const PackedMatrix& w, uint32_t seed, std::span<std::byte> to) {
+// Random codes; those of FP8 are below 2 in magnitude.
+void fill_bytes(const PackedMatrix& w, uint32_t seed, std::span<std::byte> to) {
   std::mt19937 random(seed);
   for (int p = 0; p < w.panels(); ++p) {
     const auto panel = to.subspan(static_cast<size_t>(p) * w.layout.bytes, w.layout.bytes);
     const auto scales = panel.subspan(w.layout.scales, w.layout.codes - w.layout.scales);
     std::ranges::fill(std::span(reinterpret_cast<float*>(scales.data()), scales.size() / sizeof(float)), 0.02f);
-    for (std::byte& code : panel.subspan(w.layout.codes)) code = static_cast<std::byte>(random() & 0xB7);
+    const uint32_t bits = w.format.codes == Codes::kE4M3 ? 0xB7 : 0xFF;
+    for (std::byte& code : panel.subspan(w.layout.codes)) code = static_cast<std::byte>(random() & bits);
   }
 }
 
@@ -98,6 +103,7 @@ class Bench {
     limits.max_rows = most_rows;
     limits.max_positions = most_rows;
     limits.inputs = {{most_rows, shape.cols}};
+    limits.forms.int8_rows = linears_[0].int8_rows;
     operations_ = backend.operations(activations, limits);
     x_ = BackendMemory(backend, rows_bytes(shape.cols));
     backend.write(x_.data(), x_.size(), [](std::span<std::byte> host) {
@@ -174,14 +180,15 @@ class Bench {
     const int outputs = shape_.outputs[k % shape_.outputs.size()];
     Linear linear;
     linear.weight = describe(type, outputs, shape_.cols);
+    linear.int8_rows = takes_int8_rows(linear.weight) && !type.type;
     memory_.emplace_back(backend_, linear.weight.bytes());
     linear.weight.data = memory_.back().data();
     if (copy == 0) {
       std::vector<std::byte> source;
-      if (type) source = synthetic_matrix(*type, outputs, shape_.cols, 0.02f, k);
+      if (type.type) source = synthetic_matrix(*type.type, outputs, shape_.cols, 0.02f, k);
       backend_.write(memory_.back().data(), memory_.back().size(), [&](std::span<std::byte> host) {
-        if (!type) return fill_fp8(linear.weight, static_cast<uint32_t>(k), host);
-        pack_panels(linear.weight, *type, source, host.data(), 0, linear.weight.panels());
+        if (!type.type) return fill_bytes(linear.weight, static_cast<uint32_t>(k), host);
+        pack_panels(linear.weight, *type.type, source, host.data(), 0, linear.weight.panels());
       });
     } else {
       const size_t like = linears_.size() % (shape_.outputs.size() * (shape_.gated ? 2 : 1));

@@ -107,8 +107,11 @@ MachineRates ModelBench::measure_machine() {
   if (!device) return machine_.measure();
   MachineRates rates{.bandwidth = device->bandwidth, .multiply_adds = {}};
   rates.multiply_adds.fill(device->multiply_adds > 0 ? device->multiply_adds : std::numeric_limits<double>::infinity());
-  if (device->fp8_multiply_adds > 0)
-    rates.multiply_adds[static_cast<size_t>(Activations::kFp8)] = device->fp8_multiply_adds;
+  const auto set = [&](Activations unit, double rate) {
+    if (rate > 0) rates.multiply_adds[static_cast<size_t>(unit)] = rate;
+  };
+  set(Activations::kFp8, device->fp8_multiply_adds);
+  set(Activations::kInt8, device->int8_multiply_adds);
   return rates;
 }
 

@@ -97,11 +97,12 @@
 //     of multiply_bf16. N: 8, 64 or 128. The product runs on: d must not be touched before wait_products()
 //   multiply_e4m3_wide<N>(d, a, b, add)        likewise wgmma.m64nNk32 of E4M3: a as of multiply_i8, b [N][32], 128 numbers a row. Sums have
 //     fewer digits than float32 (sm_90: about 14 bits). N: 8, 32, 64 or 128
+//   multiply_i8_wide<N>(int32_t (&d)[N / 2], a, b, add)    likewise of int8, exact. N: 64, 128 or 256
 //   uint64_t product_rows(Shared p)            b [N][16] as rows of 64 bf16 numbers, 128 bytes each, at p + 1024 m, in the
 //     128-byte swizzle: the 16 bytes at offset o of row n lie at o ^ (n % 8 * 16). p: 1024 aligned, plus 32 bytes for each further
 //     16 columns
 //   commit_products(), wait_products<N>()      as for copies
-//   hold_products(float (&d)[N])               before fence_products() and after wait_products(): the compiler moves no reads or writes of d past
+//   hold_products(d)                           before fence_products() and after wait_products(): the compiler moves no reads or writes of d past
 //                                              this point. Otherwise it may read d too early, and then runs products one by one
 //   raise_registers<N>(), lower_registers<N>()   how many a thread of the warpgroup has from here on; a kernel's warpgroups together no
 //                                              more than it was started with

@@ -159,14 +159,21 @@ template <int N>
 DEVICE void multiply_bf16_wide(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, bool add = true,
                                emulated::Site site = emulated::Site::current()) {
   static_assert(N % 8 == 0 && N >= 8 && N <= 256);
-  emulated::WideProduct lane{emulated::MatrixNumbers::kBfloat16, d, a, b, add};
+  emulated::WideProduct lane{emulated::MatrixNumbers::kBfloat16, d, N, a, b, add};
   emulated::start_product(lane, site);
 }
 template <int N>
 DEVICE void multiply_e4m3_wide(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, bool add = true,
                                emulated::Site site = emulated::Site::current()) {
   static_assert(N == 8 || N == 32 || N == 64 || N == 128);
-  emulated::WideProduct lane{emulated::MatrixNumbers::kE4M3, d, a, b, add};
+  emulated::WideProduct lane{emulated::MatrixNumbers::kE4M3, d, N, a, b, add};
+  emulated::start_product(lane, site);
+}
+template <int N>
+DEVICE void multiply_i8_wide(int32_t (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, bool add = true,
+                             emulated::Site site = emulated::Site::current()) {
+  static_assert(N == 64 || N == 128 || N == 256);
+  emulated::WideProduct lane{emulated::MatrixNumbers::kInt8, d, N, a, b, add};
   emulated::start_product(lane, site);
 }
 template <class T>
@@ -178,8 +185,8 @@ template <int N>
 DEVICE void wait_products(emulated::Site site = emulated::Site::current()) {
   emulated::wait_products(N, site);
 }
-template <int N>
-DEVICE void hold_products(float (&)[N]) {}
+template <class Number, int N>
+DEVICE void hold_products(Number (&)[N]) {}
 DEVICE void fence_shared() { emulated::fence_shared(); }
 template <int N>
 DEVICE void raise_registers() {}

@@ -39,6 +39,11 @@ DEVICE void hold_products(float (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
+template <int N>
+DEVICE void hold_products(int32_t (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+r"(d[i])::"memory");
+}
 
 template <class T>
 DEVICE uint64_t product_rows(const T* p) {

@@ -13,10 +13,10 @@ struct KernelCounters {
   // Of these, bytes that no thread of the launch had read or written before: what a GPU's memory moves if its cache keeps all
   // else. Only with BlockChecks::races.
   uint64_t first_read = 0, first_written = 0;
-  // Products of 16 rows by 8 columns: multiply_*(), by warp; of multiply_bf16_wide() one for each 8 columns. They have 16
-  // inputs each, but 32 in those of multiply_i8().
+  // Products of 16 rows by 8 columns: multiply_*(), by warp; of multiply_*_wide() one for each 8 columns. They have 16
+  // inputs each, but 32 in those of int8 and E4M3.
   uint64_t matrix_products = 0;
-  uint64_t integer_products = 0;  // those of multiply_i8() among them
+  uint64_t integer_products = 0;  // those of int8 among them
 
   // Accesses of a warp in the same place of a kernel are one request, which the emulated device guesses: between two barriers, the
   // n-th reads of all lanes are one, and so are the n-th writes. Lanes that took different branches may be mistaken.

@@ -101,10 +101,11 @@ void wait_copies(int groups);
 // ---- Products of warpgroups
 
 struct WideProduct {
-  MatrixNumbers numbers;  // kBfloat16 or kE4M3
-  std::span<float> d;     // [columns / 2]
-  const uint32_t* a;      // [4]
-  uint64_t b;             // product_rows()
+  MatrixNumbers numbers;  // kBfloat16, kE4M3 or kInt8
+  void* d;                // [columns / 2] of float or int32_t
+  int columns;
+  const uint32_t* a;  // [4]
+  uint64_t b;         // product_rows()
   bool add;
 };
 void fence_products(Site site);

@@ -123,17 +123,19 @@ void load_rows(BlockRunner& runner, int, LaneArguments lanes) {
 
 void start_products(BlockRunner& runner, int warp, LaneArguments lanes) {
   const auto& first = of_lane<WideProduct>(lanes, 0);
-  std::array<float*, kWarpLanes> registers;
+  std::array<void*, kWarpLanes> registers;
   LaneWords4 a;
   for (size_t i = 0; i < kWarpLanes; ++i) {
     const auto& lane = of_lane<WideProduct>(lanes, i);
-    if (lane.numbers != first.numbers || lane.b != first.b || lane.d.size() != first.d.size() || lane.add != first.add)
+    if (lane.numbers != first.numbers || lane.b != first.b || lane.columns != first.columns || lane.add != first.add)
       runner.fault("lanes of a warp multiply by different matrices");
-    registers[i] = lane.d.data();
+    registers[i] = lane.d;
     std::memcpy(&a[i], lane.a, sizeof a[i]);
   }
-  runner.counters().matrix_products += first.d.size() / 4;
-  runner.products(warp).start(first.numbers, registers, static_cast<int>(first.d.size()), first.b, first.add, a,
+  const auto products = static_cast<uint64_t>(first.columns / 8);
+  runner.counters().matrix_products += products;
+  if (first.numbers == MatrixNumbers::kInt8) runner.counters().integer_products += products;
+  runner.products(warp).start(first.numbers, registers, first.columns, first.b, first.add, a,
                               runner.shadow().clocks.past(warp));
 }
 

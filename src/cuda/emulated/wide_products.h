@@ -14,7 +14,7 @@
 
 namespace quire::cuda::emulated {
 
-// The shared memory that product_rows() names: 1024 aligned rows, and the first of 16 columns (of E4M3: 32).
+// The shared memory that product_rows() names: 1024 aligned rows, and the first of 16 columns (of bytes: 32).
 struct ProductRows {
   size_t base;      // in the block's shared memory
   uint32_t column;  // in bytes: 0, 32, 64 or 96
@@ -34,15 +34,15 @@ struct ProductRows {
 
 // Results of one product or a chain of them, held back from the kernel's registers.
 struct ProductResult {
-  std::array<float*, 32> registers;  // of each lane
-  int each;                          // registers of a lane
-  int pending;                       // products that are not done
-  std::vector<float> values;         // [lane][each]
+  std::array<void*, 32> registers;  // of each lane
+  int each;                         // registers of a lane
+  int pending;                      // products that are not done
+  std::vector<uint32_t> values;     // [lane][each], of float or int32_t
 };
 
 struct PendingProduct {
   MatrixNumbers numbers;
-  float* result;  // registers of lane 0: names the ProductResult
+  const void* result;  // registers of lane 0: names the ProductResult
   int columns;
   ProductRows b;
   bool add;  // to what the registers hold, not to zeros
@@ -63,7 +63,7 @@ class WideProducts {
   void fence() { fenced_ = true; }
   bool fenced() const { return fenced_; }
   void commit() { ++group_; }
-  void start(MatrixNumbers numbers, std::span<float* const, 32> registers, int each, uint64_t descriptor, bool add,
+  void start(MatrixNumbers numbers, std::span<void* const, 32> registers, int columns, uint64_t descriptor, bool add,
              const LaneWords4& a, const BlockClocks::Past& past);
   // Computes the products of all committed groups but the last `groups`. Returns the lane whose registers were written
   // while a product held them, or -1.

@@ -3,21 +3,25 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/unroll.h"
 
 namespace quire::cuda {
 
-// Each warpgroup multiplies [64][16] in registers by [128][16] in shared memory, of E4M3 [64][32] by [128][32], `rounds` times eight.
+enum class PeakNumbers { kBf16, kE4M3, kInt8 };
+
+// Each warpgroup multiplies [64][16] in registers by [128][16] in shared memory, of bytes [64][32] by [128][32], `rounds` times eight.
 // x: kNumbers words of numbers that are not 0, since a GPU multiplies zeros faster. y [blocks][kThreads]: the results.
-template <bool kFp8>
+template <PeakNumbers kOf>
 struct MultiplyPeak {
   static constexpr const char* kName = "multiply_peak";
   static constexpr int kGroups = 3, kThreads = kGroups * 128, kColumns = 128;
   static constexpr int kNumbers = kColumns * 32, kSharedBytes = kNumbers * 4;
   static constexpr int64_t kMultiplyAdds =
-      int64_t{64} * kColumns * (kFp8 ? 32 : 16) * kGroups;  // of a block in one product
+      int64_t{64} * kColumns * (kOf == PeakNumbers::kBf16 ? 16 : 32) * kGroups;  // of a block in one product
+  using Sum = std::conditional_t<kOf == PeakNumbers::kInt8, int32_t, float>;
 
   Global<const uint32_t> x;
   Global<float> y;
@@ -29,16 +33,19 @@ struct MultiplyPeak {
     for (int i = thread(); i < kNumbers; i += kThreads) b[i] = x[i];
     fence_shared();
     sync_block();
-    float d[kColumns / 2] = {};
+    Sum d[kColumns / 2] = {};
     const uint32_t a[4] = {x[lane()], x[lane() + 32], x[lane() + 64], x[lane() + 96]};
     for (int round = 0; round < rounds; ++round) {
       fence_products();
       UNROLL
       for (int k = 0; k < 8; ++k) {
-        if constexpr (kFp8) {
-          multiply_e4m3_wide<kColumns>(d, a, product_rows(b + k % 4 * 8));
+        const uint64_t rows = product_rows(b + k % 4 * 8);
+        if constexpr (kOf == PeakNumbers::kE4M3) {
+          multiply_e4m3_wide<kColumns>(d, a, rows);
+        } else if constexpr (kOf == PeakNumbers::kInt8) {
+          multiply_i8_wide<kColumns>(d, a, rows);
         } else {
-          multiply_bf16_wide<kColumns>(d, a, product_rows(b + k % 4 * 8));
+          multiply_bf16_wide<kColumns>(d, a, rows);
         }
       }
       commit_products();
@@ -46,7 +53,7 @@ struct MultiplyPeak {
     }
     float sum = 0;
     UNROLL
-    for (const float v : d) sum += v;
+    for (const Sum v : d) sum += static_cast<float>(v);
     y[block_x() * kThreads + thread()] = sum;
   }
 };

@@ -1,6 +1,7 @@
 #include "cuda/linear/linear_many_rows.h"
 
 #include "cuda/linear/linear_fp8.h"
+#include "cuda/linear/linear_int8.h"
 
 namespace quire::cuda {
 namespace {
@@ -15,14 +16,16 @@ bool has_even_ranges(int blocks) { return blocks >= 128 || blocks % (2 * kSplits
 
 bool takes_many_rows(const DeviceFacts& facts, const LaunchKind& kind, int rows) {
   if (kind.inputs == Activations::kFp8) return true;
-  if (facts.major != 9 || kind.inputs != Activations::kBf16 || rows < kLeastRows || !has_even_ranges(kind.blocks))
-    return false;
+  if (facts.major != 9 || rows < kLeastRows) return false;
+  if (kind.inputs == Activations::kInt8Row) return true;
+  if (kind.inputs != Activations::kBf16 || !has_even_ranges(kind.blocks)) return false;
   return !kind.halves || kind.codes == Codes::kU2 || kind.codes == Codes::kU3 || kind.codes == Codes::kU6 ||
          kind.codes == Codes::kFloat4;
 }
 
 void launch_many_rows(Stream& stream, Codes codes, const LinearLaunch& l) {
   if (l.form == Activations::kFp8) return launch_fp8(stream, l);
+  if (l.form == Activations::kInt8Row) return launch_many_int8_rows(stream, l);
   with_codes(codes, [&]<Codes kCodes>() { launch_many_rows<kCodes>(stream, l); });
 }
 

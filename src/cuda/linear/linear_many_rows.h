@@ -5,7 +5,7 @@
 
 namespace quire::cuda {
 
-// Whether LinearOfManyRows can multiply so many rows of a kind, and is faster; rows of E4M3 have no other kernels. Of gated matrices, one
+// Whether products of warpgroups can multiply so many rows of a kind, and are faster; rows of E4M3 have no other kernels. Of gated matrices, one
 // after the other.
 bool takes_many_rows(const DeviceFacts& facts, const LaunchKind& kind, int rows);
 

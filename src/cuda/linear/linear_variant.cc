@@ -19,7 +19,8 @@ constexpr std::array<const char*, 3> kNamesOfForms = {"", " half", " super"};
 
 std::vector<LinearVariant> variants_of(const DeviceFacts& facts, const LaunchKind& kind) {
   using enum LinearKernel;
-  if (kind.inputs != Activations::kBf16) return {};
+  const bool whole_rows = kind.inputs == Activations::kInt8Row;
+  if (kind.inputs != Activations::kBf16 && !(whole_rows && takes_many_rows(facts, kind, kind.rows))) return {};
   std::vector<LinearVariant> variants;
   if (kind.rows <= 8) {
     for (const int panels : {1, 2}) {
@@ -33,12 +34,16 @@ std::vector<LinearVariant> variants_of(const DeviceFacts& facts, const LaunchKin
   } else if (kind.rows > 16) {
     for (const bool apart : {false, true}) {
       if (apart && int64_t{kind.rows} * kind.panels * kPanel * kSplits > kMostApart) continue;
-      if (kind.codes != Codes::kBf16) {
+      if (kind.codes != Codes::kBf16 && !whole_rows) {
         variants.push_back({.kernel = kWarpgroups, .apart = apart});
         continue;
       }
       for (const int columns : {64, 128, 256}) {
         if (columns / 2 >= kind.rows || columns * 16 < kind.rows) continue;
+        if (whole_rows) {
+          variants.push_back({.kernel = kWarpgroups, .columns = columns, .apart = apart});
+          continue;
+        }
         for (const int ahead : {0, 4, 8})
           variants.push_back({.kernel = kWarpgroups, .columns = columns, .apart = apart, .ahead = ahead});
         if (!facts.clusters || columns < 128) continue;

@@ -21,13 +21,13 @@ enum class LinearKernel : uint8_t {
   kFewRows,     // LinearOfFewRows: bf16, up to 8 rows that fit into shared memory
   kRows,        // LinearOfRows, or that of int8
   kTiles,       // LinearOfTiles, for more than 16 rows, or that of int8
-  kWarpgroups,  // LinearOfManyRows, LinearOfBf16Rows: what takes_many_rows() accepts
+  kWarpgroups,  // LinearOfManyRows and the like: what takes_many_rows() accepts
 };
 struct LinearVariant {
   LinearKernel kernel = LinearKernel::kUsual;
   int panels = 0;  // of a thread block of kFewRows or kRows, up to 8 rows: 1 or 2; gated matrices take 2. 0: as usual
   bool prepares = false;  // kFewRows: it prepares its inputs, where they are late (cuda/linear/inputs.h)
-  int columns = 0;        // rows of inputs of a thread block of LinearOfBf16Rows: 64, 128 or 256
+  int columns = 0;        // rows of inputs of a thread block of LinearOfBf16Rows or LinearOfInt8Rows: 64, 128 or 256
   int cluster = 0;        // > 0: LinearInClusters with 2 or 4 blocks, of 128 or 256 columns
   bool apart = false;     // kWarpgroups: ranges have blocks of their own, if there is memory for their sums
   int ahead = 0;          // LinearOfBf16Rows, LinearInClusters: LinearWork::ahead

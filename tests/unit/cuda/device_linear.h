@@ -20,7 +20,7 @@ inline std::vector<float> by_device(cuda::Device& device, cuda::Stream& stream, 
   const PlacedMatrix w(device, *c.w), up(device, c.up ? *c.up : *c.w);
   cuda::DeviceMemory memory(device);
   Linear linear{.weight = w.matrix, .int8_rows = form == Activations::kInt8Row, .threshold = c.threshold};
-  Linear up_linear{.weight = up.matrix};
+  Linear up_linear{.weight = up.matrix, .int8_rows = linear.int8_rows, .threshold = c.threshold};
   if (!c.bias.empty()) linear.bias = Vector(memory, c.bias);
   if (!c.up_bias.empty()) up_linear.bias = Vector(memory, c.up_bias);
   const PlacedRows in(device, rows, cols, x.first(static_cast<size_t>(rows * cols))),

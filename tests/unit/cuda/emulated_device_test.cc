@@ -8,6 +8,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/half.h"
@@ -248,14 +249,16 @@ TEST(EmulatedDevice, LoadsMatrices) {
   test_loads<4>();
 }
 
-// d [64][N] = a [64][64] b [N][64]^T, added to numbers if `add`: by products of warpgroups and by those of warps.
-template <int N>
+// d [64][N] = a [64][64] b [N][64]^T, added to numbers if `add`: by products of warpgroups and by those of warps. Of int32_t: each
+// number of a and b is two of int8.
+template <int N, class Number>
 struct MultiplyWide {
   static constexpr const char* kName = "multiply_wide";
   static constexpr int kThreads = 128;
   Global<const uint16_t> a, b;
-  Global<float> wide, narrow;  // [64][N], one of them
+  Global<Number> wide, narrow;  // [64][N], one of them
   bool add;
+  static constexpr bool kIntegers = std::is_same_v<Number, int32_t>;
   DEVICE void operator()() const {
     const Shared<uint16_t> rows = shared<uint16_t>(1024);
     for (int t = thread(); t < N * 8; t += kThreads) {
@@ -265,8 +268,8 @@ struct MultiplyWide {
     fence_shared();
     sync_block();
     const int g = lane() / 4, i = lane() % 4;
-    float d[N / 2];
-    for (int j = 0; j < N / 2; ++j) d[j] = add || wide != nullptr ? static_cast<float>(j) : 0;
+    Number d[N / 2];
+    for (int j = 0; j < N / 2; ++j) d[j] = add || wide != nullptr ? static_cast<Number>(j) : 0;
     uint32_t words[4][4];
     for (int k = 0; k < 4; ++k) {
       for (int w = 0; w < 4; ++w)
@@ -274,7 +277,13 @@ struct MultiplyWide {
     }
     if (wide != nullptr) {
       fence_products();
-      for (int k = 0; k < 4; ++k) multiply_bf16_wide<N>(d, words[k], product_rows(rows + k * 16), add || k > 0);
+      for (int k = 0; k < 4; ++k) {
+        if constexpr (kIntegers) {
+          multiply_i8_wide<N>(d, words[k], product_rows(rows + k * 16), add || k > 0);
+        } else {
+          multiply_bf16_wide<N>(d, words[k], product_rows(rows + k * 16), add || k > 0);
+        }
+      }
       commit_products();
       wait_products<0>();
     } else {
@@ -282,35 +291,48 @@ struct MultiplyWide {
         for (int n = 0; n < N; n += 8) {
           uint32_t columns[2];
           for (int w = 0; w < 2; ++w) columns[w] = load<1>(b + (n + g) * 64 + k * 16 + w * 8 + 2 * i).w[0];
-          float part[4];
+          Number part[4];
           for (int j = 0; j < 4; ++j) part[j] = d[n / 2 + j];
-          multiply_bf16(part, words[k], columns);
+          if constexpr (kIntegers) {
+            multiply_i8(part, words[k], columns);
+          } else {
+            multiply_bf16(part, words[k], columns);
+          }
           for (int j = 0; j < 4; ++j) d[n / 2 + j] = part[j];
         }
       }
     }
-    const Global<float> to = wide != nullptr ? wide : narrow;
+    const Global<Number> to = wide != nullptr ? wide : narrow;
     for (int j = 0; j < N / 2; ++j) to[(warp() * 16 + g + j / 2 % 2 * 8) * N + j / 4 * 8 + 2 * i + j % 2] = d[j];
   }
 };
 
-template <int N>
+template <int N, class Number = float>
 void test_wide_products(bool add) {
   SCOPED_TRACE(std::to_string(N) + " columns, add: " + std::to_string(add));
   const auto device = open(0);
   const auto a = random_bf16(64 * 64, 7), b = random_bf16(N * 64, 8);
   const OnDevice<uint16_t> ma(*device, a), mb(*device, b);
-  const OnDevice<float> wide(*device, size_t{64 * N}), narrow(*device, size_t{64 * N});
+  const OnDevice<Number> wide(*device, size_t{64 * N}), narrow(*device, size_t{64 * N});
   const LaunchShape shape{.threads = 128, .shared_bytes = 1024 + N * 128};
-  run_alone(*device, shape, MultiplyWide<N>{ma.data(), mb.data(), wide.data(), nullptr, add});
-  run_alone(*device, shape, MultiplyWide<N>{ma.data(), mb.data(), nullptr, narrow.data(), add});
+  using Multiply = MultiplyWide<N, Number>;
+  run_alone(*device, shape, Multiply{ma.data(), mb.data(), wide.data(), nullptr, add});
+  run_alone(*device, shape, Multiply{ma.data(), mb.data(), nullptr, narrow.data(), add});
   EXPECT_EQ(wide.values(), narrow.values());
   // And these are what they should be.
   const auto d = wide.values();
   for (size_t r = 0; r < 64; ++r) {
     for (size_t c = 0; c < N; ++c) {
       const size_t j = c / 8 * 4 + r % 16 / 8 * 2 + c % 2;
-      float expected = add ? static_cast<float>(j) : 0;
+      Number expected = add ? static_cast<Number>(j) : 0;
+      if constexpr (Multiply::kIntegers) {
+        const auto number = [](const std::vector<uint16_t>& m, size_t row, size_t k) {
+          return static_cast<int8_t>(m[row * 64 + k / 2] >> (8 * (k % 2)));
+        };
+        for (size_t k = 0; k < 128; ++k) expected += number(a, r, k) * number(b, c, k);
+        ASSERT_EQ(d[r * N + c], expected) << r << ", " << c;
+        continue;
+      }
       for (size_t k = 0; k < 64; k += 16) {
         expected = sum_of_products(
             expected, 16, [&](size_t i) { return bf16_to_f32(a[r * 64 + k + i]); },
@@ -325,6 +347,8 @@ TEST(EmulatedDevice, WideProductsHaveTheBitsOfNarrowOnes) {
   test_wide_products<8>(true);
   test_wide_products<64>(true);
   test_wide_products<64>(false);
+  test_wide_products<64, int32_t>(true);
+  test_wide_products<128, int32_t>(false);
 }
 
 // Two halves of a block, which exchange values by parts.

@@ -16,6 +16,7 @@
 #include "cuda/linear/linear.h"
 #include "cuda/stream.h"
 #include "kernels/kernels.h"
+#include "sanitizers.h"
 #include "unit/cuda/device_linear.h"
 #include "unit/cuda/device_memory.h"
 #include "unit/cuda/placed.h"
@@ -46,7 +47,7 @@ std::vector<testing::Weights> integer_weights() {
 class CudaLinearInt8 : public ::testing::Test {
  protected:
   std::unique_ptr<Device> device_ = open(0);
-  Stream stream_{*device_, false};
+  Stream stream_{*device_, false, size_t{8} << 20};
 
   std::vector<float> run(const Case& c, Activations form, const std::vector<float>& x, int rows,
                          LinearVariant variant = {}) {
@@ -130,23 +131,53 @@ std::vector<float> with_extremes(std::vector<float> x, int cols) {
   return x;
 }
 
+// Codes of one scale for a row.
+testing::Weights whole_rows() {
+  return {"Int8", {.codes = Codes::kI8, .scale = ScaleKind::kF32, .group = 1 << 16}, 1, std::nullopt};
+}
+
+// All kernels for so many whole rows.
+std::vector<LinearVariant> kernels_for(int rows) {
+  std::vector<LinearVariant> all{{.kernel = LinearKernel::kRows}, {.kernel = LinearKernel::kTiles}};
+  for (const int columns : {64, 128, 256}) {
+    if (rows < 33) continue;
+    for (const bool apart : {false, true})
+      all.push_back({.kernel = LinearKernel::kWarpgroups, .columns = columns, .apart = apart});
+  }
+  return all;
+}
+
 TEST_F(CudaLinearInt8, MultipliesWholeRowsAndTheirOutliers) {
   std::mt19937 random(4);
-  const int outputs = 37;
-  const testing::Weights int8{
-      "Int8", {.codes = Codes::kI8, .scale = ScaleKind::kF32, .group = 1 << 16}, 1, std::nullopt};
-  for (const auto [rows, cols] : {std::array{6, 77}, std::array{6, 1100}, std::array{35, 300}}) {
-    const auto weights = testing::random_matrix(int8, outputs, cols, random);
+  for (const auto [rows, outputs, cols] :
+       {std::array{6, 37, 77}, std::array{6, 37, 1100}, std::array{35, 37, 300}, std::array{140, 150, 1100}}) {
+    if (testing::kAddressSanitizer && rows > 100) continue;
+    const auto weights = testing::random_matrix(whole_rows(), outputs, cols, random);
     ASSERT_TRUE(takes_int8_rows(weights.matrix));
     const std::vector<float> x = with_extremes(random_rows(rows, cols, random), cols);
     for (const float threshold : {kNoOutliers, 2.5f, 0.5f}) {
       const Case c{.w = &weights.matrix, .threshold = threshold};
       const std::vector<float> expected = reference(c, Activations::kInt8Row, x, rows);
-      for (const LinearKernel kernel : {LinearKernel::kRows, LinearKernel::kTiles})
-        ASSERT_EQ(difference(run(c, Activations::kInt8Row, x, rows, {.kernel = kernel}), expected, outputs), "")
-            << "inputs " << cols << " threshold " << threshold << " kernel " << static_cast<int>(kernel);
+      for (const LinearVariant& variant : kernels_for(rows))
+        ASSERT_EQ(difference(run(c, Activations::kInt8Row, x, rows, variant), expected, outputs), "")
+            << "inputs " << cols << " threshold " << threshold << " kernel " << name(variant);
     }
   }
+  EXPECT_GT(static_cast<EmulatedDevice&>(*device_).counters().at("finish_int8_sums").launches, 0U);
+}
+
+TEST_F(CudaLinearInt8, GatesWholeRows) {
+  std::mt19937 random(9);
+  const int rows = 40, outputs = 24, cols = 160;
+  const auto w = testing::random_matrix(whole_rows(), outputs, cols, random),
+             up = testing::random_matrix(whole_rows(), outputs, cols, random);
+  const std::vector<float> x = random_rows(rows, cols, random);
+  Case c{.w = &w.matrix, .up = &up.matrix, .threshold = 2.5f};
+  c.bias = random_rows(1, outputs, random), c.up_bias = random_rows(1, outputs, random);
+  c.projection = {.w = nullptr, .y = {}, .f = Nonlinearity::kRelu};
+  const std::vector<float> expected = reference(c, Activations::kInt8Row, x, rows);
+  for (const LinearVariant& variant : kernels_for(rows))
+    ASSERT_EQ(difference(run(c, Activations::kInt8Row, x, rows, variant), expected, outputs), "") << name(variant);
 }
 
 TEST_F(CudaLinearInt8, FinishesOutputsLikeTheReference) {
@@ -291,6 +322,22 @@ TEST(CudaLinearInt8Counters, ReadWeightsOnceAndCollideLittle) {
     }
     EXPECT_LE(counted.bank_conflicts, counted.shared_requests / 2) << rows;
   }
+}
+
+TEST(CudaLinearInt8Counters, OfWholeRowsReadInputsOnceForEach128Outputs) {
+  EmulatedDevice device;
+  Stream stream(device, false);
+  std::mt19937 random(10);
+  const int outputs = 256, cols = 2048, rows = 128;
+  const auto weights = testing::random_matrix(whole_rows(), outputs, cols, random);
+  const testing::LinearCase c{.w = &weights.matrix, .threshold = kNoOutliers};
+  testing::by_device(device, stream, c, Activations::kInt8Row, random_rows(rows, cols, random), rows);
+  const KernelCounters counted = device.counters().at("linear_of_int8_rows");
+  EXPECT_EQ(counted.matrix_products, uint64_t{outputs / kPanel} * (cols / kBlockInputs) * (rows / 8));
+  EXPECT_EQ(counted.integer_products, counted.matrix_products);
+  EXPECT_LE(counted.global_read,
+            weights.matrix.bytes() + size_t{rows} * cols * (outputs / 128) + size_t{rows} * outputs * 16);
+  EXPECT_LE(counted.bank_conflicts, size_t{rows} * outputs / 32);  // those of writing results
 }
 
 }  // namespace

@@ -185,5 +185,15 @@ DEVICE float finish_int8_row(const WeightShape& w, Global<const uint8_t> panel, 
   }
   return value;
 }
+// Likewise of four, from `output` of the matrix on, a multiple of 4. data: its panels.
+DEVICE void finish_int8_rows(const WeightShape& w, Global<const uint8_t> data, int output, Global<const uint8_t> x,
+                             Words<4>& dots) {
+  const int panel = output / kPanel;
+  if (panel >= panels_of(w)) return;
+  UNROLL
+  for (int k = 0; k < 4; ++k)
+    dots.w[k] = float_bits(finish_int8_row(w, data + static_cast<ptrdiff_t>(panel) * w.panel_bytes, output % kPanel + k,
+                                           x, static_cast<int32_t>(dots.w[k])));
+}
 
 }  // namespace quire::cuda

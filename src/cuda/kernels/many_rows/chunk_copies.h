@@ -1,4 +1,4 @@
-// How linears of warpgroups bring a chunk of inputs and weights to shared memory: what LinearOfManyRows and LinearOfFp8Rows share.
+// How linears of warpgroups bring a chunk of inputs and weights to shared memory: what LinearOfManyRows and ByteChunks share.
 #pragma once
 
 #include <cstddef>

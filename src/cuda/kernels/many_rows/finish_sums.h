@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/int8/sums.h"
 #include "cuda/kernels/linear.h"
 #include "cuda/kernels/unroll.h"
 #include "cuda/kernels/weights.h"
@@ -12,15 +13,17 @@
 
 namespace quire::cuda {
 
-// Adds the ranges of a linear in order, four outputs of a thread: blocks (outputs / (4 kThreads), rows).
+// Adds the ranges of a linear in order, four outputs of a thread: blocks (outputs / (4 kThreads), rows). kInt8: they are integers, of
+// LinearOfInt8Rows.
+template <bool kInt8>
 struct FinishSums {
-  static constexpr const char* kName = "finish_sums";
+  static constexpr const char* kName = kInt8 ? "finish_int8_sums" : "finish_sums";
   static constexpr int kThreads = 64;
 
   LinearWork work;
-  Global<const float> partials;
-  int32_t outputs;      // of all matrices, whole panel tiles
-  int32_t tile_panels;  // kPanels of the kernel that made them
+  Global<const float> partials;  // of kInt8 int32_t
+  int32_t outputs;               // of all matrices, whole panel tiles
+  int32_t tile_panels;           // kPanels of the kernel that made them
 
   DEVICE void operator()() const {
     const int at = 4 * (block_x() * kThreads + thread()), row = block_y();
@@ -36,9 +39,15 @@ struct FinishSums {
     UNROLL
     for (int r = 1; r < kSplits; ++r) {
       UNROLL
-      for (int k = 0; k < 4; ++k) sums.w[k] = float_bits(bits_float(sums.w[k]) + bits_float(parts[r].w[k]));
+      for (int k = 0; k < 4; ++k) {
+        const uint32_t part = parts[r].w[k];
+        sums.w[k] = kInt8 ? sums.w[k] + part : float_bits(bits_float(sums.w[k]) + bits_float(part));
+      }
     }
-    finish_outputs(m, {m.data, nullptr, work.x.data, m.y, nullptr, work.rows}, row, panel * kPanel + at % kPanel, sums);
+    const int output = panel * kPanel + at % kPanel;
+    if constexpr (kInt8)
+      finish_int8_rows(m.w, m.data, output, work.x.data + static_cast<ptrdiff_t>(row) * work.x.stride, sums);
+    finish_outputs(m, {m.data, nullptr, work.x.data, m.y, nullptr, work.rows}, row, output, sums);
   }
 };
 

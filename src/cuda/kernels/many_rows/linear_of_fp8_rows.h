@@ -8,6 +8,7 @@
 #include "cuda/kernels/codes.h"
 #include "cuda/kernels/fp8/inputs.h"
 #include "cuda/kernels/linear.h"
+#include "cuda/kernels/many_rows/byte_chunks.h"
 #include "cuda/kernels/many_rows/chunk_copies.h"
 #include "cuda/kernels/many_rows/row_tiles.h"
 #include "cuda/kernels/unroll.h"
@@ -16,8 +17,7 @@
 
 namespace quire::cuda {
 
-// As LinearOfManyRows: a block has kPanels panels, one for each warp, and kColumns rows of inputs; weights and inputs come through
-// shared memory, kStages chunks of 128 inputs deep. Codes are multiplied as they are.
+// As LinearOfManyRows, by ByteChunks: codes are multiplied as they are.
 //
 // The definition of a sum, for each number of columns:
 //
@@ -31,52 +31,23 @@ template <int kOfColumns, int kTogether>
 struct LinearOfFp8Rows {
   static constexpr const char* kName = "linear_of_fp8_rows";
   static constexpr bool kWaits = true;
-  static constexpr int kGroups = 2, kThreads = kGroups * 128, kPanels = kGroups * 4;
-  static constexpr int kColumns = kOfColumns, kCluster = 1;
-  static constexpr int kChunkBlocks = 4;  // a row of a chunk has 128 bytes
-  static constexpr int kParts = kChunkBlocks / kTogether;
+  using Chunks = ByteChunks<kOfColumns, Codes::kE4M3>;
+  static constexpr int kThreads = Chunks::kThreads, kPanels = Chunks::kPanels, kStages = Chunks::kStages;
+  static constexpr int kColumns = kOfColumns, kCluster = 1, kSharedBytes = Chunks::kSharedBytes;
+  static constexpr int kChunkBlocks = Chunks::kBlocks, kParts = kChunkBlocks / kTogether;
   // While one half of the columns is multiplied, the other is scaled.
   static constexpr int kHalves = kColumns >= 64 ? 2 : 1, kHalf = kColumns / kHalves;
-  static constexpr int kInputBytes = kColumns * kChunkBlocks * kFp8Block;
-  static constexpr int kCodeBytes = kCodeBlockBytes<Codes::kE4M3>;  // of a block of a panel
-  static constexpr int kPanelBytes = kChunkBlocks * kCodeBytes;
-  static constexpr int kStageBytes = kInputBytes + kPanels * kPanelBytes, kStages = 4;
-  static constexpr int kSharedBytes = kStages * kStageBytes;
-  static_assert(kColumns * kTileFloats<kPanels> * 4 <= kSharedBytes && kStageBytes % 1024 == 0);
 
   LinearWork work;
   RowTiles tiles;
-
-  DEVICE static int first_chunk(int blocks, int range) {
-    return (blocks + kChunkBlocks - 1) / kChunkBlocks * range / kSplits;
-  }
-
-  // The copies of a thread: of rows, and 16 bytes of each block of its warp's panel.
-  struct Copies {
-    RowCopies<kColumns, kThreads> inputs;
-    Global<const uint8_t> codes;
-    int codes_to, blocks;  // codes_to: in the stage; blocks: of the matrix
-  };
-  DEVICE void copy_chunk(const Copies& c, int chunk, int end, int stage) const {
-    if (chunk >= end) return;
-    const auto to = shared<uint8_t>(static_cast<size_t>(stage * kStageBytes));
-    const int blocks = c.blocks - chunk * kChunkBlocks;  // from this chunk on
-    const auto codes = c.codes + static_cast<ptrdiff_t>(chunk) * kPanelBytes;
-    UNROLL
-    for (int b = 0; b < kChunkBlocks; ++b)
-      copy_async<16>(to + (c.codes_to + b * kCodeBytes), codes + (b < blocks ? b * kCodeBytes : 0), b < blocks);
-    c.inputs.start(chunk, c.inputs.piece < 2 * blocks, to);
-  }
 
   // Codes are the words of the product, as they are.
   struct Fragments {
     CodeWords<Codes::kE4M3> a[kChunkBlocks];
   };
   DEVICE static void load_weights(int stage, Fragments& to) {
-    const auto panel =
-        shared<const uint8_t>(static_cast<size_t>(stage * kStageBytes + kInputBytes)) + warp() * kPanelBytes;
     UNROLL
-    for (int b = 0; b < kChunkBlocks; ++b) load_swizzled<Codes::kE4M3>(panel, b, to.a[b]);
+    for (int b = 0; b < kChunkBlocks; ++b) load_swizzled<Codes::kE4M3>(Chunks::own_codes(stage), b, to.a[b]);
   }
 
   DEVICE void operator()() const {
@@ -87,23 +58,16 @@ struct LinearOfFp8Rows {
     const int own = tile.panel + warp(), panels = panels_of(w);
     const auto own_panel = m.data + static_cast<ptrdiff_t>(own < panels ? own : 0) * w.panel_bytes;
 
-    const Copies copies{{work.x, tile.row, work.rows},
-                        own_panel + (w.codes + 16 * lane()),
-                        kInputBytes + warp() * kPanelBytes + swizzled_codes<Codes::kE4M3>(16 * lane()),
-                        w.blocks};
-
-    const int begin = first_chunk(w.blocks, tile.range_begin), end = first_chunk(w.blocks, tile.range_end);
-    UNROLL
-    for (int k = 0; k < kStages - 1; ++k) {  // while earlier launches finish
-      const int at = begin * kPanelBytes + (k * 32 + lane()) * 64;
-      if (at < w.blocks * kCodeBytes) prefetch(own_panel + (w.codes + at));
-    }
+    const int begin = Chunks::first_chunk(w.blocks, tile.range_begin),
+              end = Chunks::first_chunk(w.blocks, tile.range_end);
+    const Chunks chunks(work.x, tile.row, work.rows, w, own_panel, swizzled_codes<Codes::kE4M3>(16 * lane()), end);
+    chunks.prefetch_codes(begin);
     wait_previous();
 
     int stage = 0, next_stage = kStages - 1;
     UNROLL
     for (int k = 0; k < kStages - 1; ++k) {
-      copy_chunk(copies, begin + k, end, k);
+      chunks.start(begin + k, k);
       commit_copies();
     }
     wait_copies<kStages - 2>();
@@ -119,7 +83,7 @@ struct LinearOfFp8Rows {
       sync_block();
       stage = stage + 1 == kStages ? 0 : stage + 1;
       if (chunk + 1 < end) load_weights(stage, to);
-      copy_chunk(copies, chunk + kStages - 1, end, next_stage);
+      chunks.start(chunk + kStages - 1, next_stage);
       commit_copies();
       next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
     };
@@ -141,7 +105,7 @@ struct LinearOfFp8Rows {
     load_words(begin);
 
     const auto multiply_chunk = [&](int chunk, const Fragments& now, Fragments& next) {
-      const auto rows = shared<const uint8_t>(static_cast<size_t>(stage * kStageBytes));
+      const auto rows = Chunks::inputs(stage);
       Scales scales[kParts];
       UNROLL
       for (int q = 0; q < kParts; ++q) scales[q] = convert_scales(w, words[q]);
@@ -189,7 +153,7 @@ struct LinearOfFp8Rows {
 
     int chunk = begin;
     for (int range = tile.range_begin; range < tile.range_end; ++range) {
-      const int stop = first_chunk(w.blocks, range + 1);
+      const int stop = Chunks::first_chunk(w.blocks, range + 1);
       if (chunk >= stop) continue;
       for (; chunk + 1 < stop; chunk += 2) {
         multiply_chunk(chunk, weights[0], weights[1]);

@@ -12,7 +12,7 @@
 namespace quire::cuda {
 
 // A launch has panel_tiles x row_tiles blocks. With partials, blocks z = 0 .. kSplits - 1 have one range each and leave its sums
-// there, [kSplits][rows][outputs of all matrices], for FinishSums. Otherwise a block has all ranges.
+// there, [kSplits][rows][outputs of all matrices], as bits of float or int32_t, for FinishSums. Otherwise a block has all ranges.
 struct RowTiles {
   Global<float> partials;  // or nullptr
   int32_t panel_tiles, row_tiles;
@@ -39,16 +39,24 @@ DEVICE RowTile tile_of_block(const RowTiles& all) {
   return tile;
 }
 
-// Floats of a row of results in shared memory.
+// Numbers of a row of results in shared memory.
 template <int kPanels>
 inline constexpr int kTileFloats = kPanels* kPanel + 8;
 
-// total: as multiply_bf16_wide() leaves it, of a warp for each panel. The results go through shared memory, which must be free
-// once all of these kThreads threads have met; so a thread has four neighbouring outputs, of every so many rows. meet(): a barrier
-// of these threads, and of no others.
-template <int kPanels, int kColumns, int kThreads, class Meet>
+DEVICE uint32_t bits_of(float v) { return float_bits(v); }
+DEVICE uint32_t bits_of(int32_t v) { return static_cast<uint32_t>(v); }
+
+// What write_tile() makes of sums before it finishes outputs: of float32 nothing.
+struct SumsAsTheyAre {
+  DEVICE void operator()(int, int, Words<4>&) const {}
+};
+
+// total: as multiply_bf16_wide() leaves it, of a warp for each panel; float or int32_t. The results go through shared memory, which
+// must be free once all of these kThreads threads have met; so a thread has four neighbouring outputs, of every so many rows. meet():
+// a barrier of these threads, and of no others. convert(row, output, sums): makes float32 of whole sums of the matrix.
+template <int kPanels, int kColumns, int kThreads, class Number, class Meet, class Convert = SumsAsTheyAre>
 DEVICE void write_tile(const LinearWork& work, const LinearMatrix& m, const RowTiles& all, const RowTile& at,
-                       const float (&total)[kColumns / 2], const Meet& meet) {
+                       const Number (&total)[kColumns / 2], const Meet& meet, const Convert& convert = {}) {
   constexpr int kPitch = kTileFloats<kPanels>;
   const int g = lane() / 4, i = lane() % 4;
   meet();
@@ -58,7 +66,7 @@ DEVICE void write_tile(const LinearWork& work, const LinearMatrix& m, const RowT
     UNROLL
     for (int e = 0; e < 2; ++e)
       store(results + ((n / 4 * 8 + 2 * i + e) * kPitch + warp() * kPanel + 2 * g),
-            Words<2>{{float_bits(total[n + e]), float_bits(total[n + 2 + e])}});
+            Words<2>{{bits_of(total[n + e]), bits_of(total[n + 2 + e])}});
   }
   meet();
   const int rows = work.rows - at.row < kColumns ? work.rows - at.row : kColumns;
@@ -67,13 +75,14 @@ DEVICE void write_tile(const LinearWork& work, const LinearMatrix& m, const RowT
   const int column = 4 * (thread() % kFours);
   UNROLL_BY_4
   for (int row = thread() / kFours; row < rows; row += kRowsTogether) {
-    const Words<4> values = load<4>(results + (row * kPitch + column));
+    Words<4> values = load<4>(results + (row * kPitch + column));
     if (all.partials != nullptr) {
       store(all.partials +
                 ((static_cast<ptrdiff_t>(block_z()) * work.rows + at.row + row) * (all.panel_tiles * kPanels * kPanel) +
                  at.panel_of_all * kPanel + column),
             values);
     } else {
+      convert(at.row + row, at.panel * kPanel + column, values);
       finish_outputs(m, part, at.row + row, at.panel * kPanel + column, values);
     }
   }

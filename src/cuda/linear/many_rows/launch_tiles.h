@@ -22,7 +22,7 @@ inline bool splits_ranges(int64_t tiles, int64_t chunks, int64_t processors) {
          turns(tiles) * (chunks + kFixedChunks);
 }
 
-template <class Kernel>
+template <class Kernel, class Finish = FinishSums<false>>
 void launch_tiles_of_rows(Stream& stream, const LinearLaunch& launch) {
   const LinearVariant& variant = launch.variant;
   const bool usual = variant.kernel == LinearKernel::kUsual;
@@ -53,10 +53,10 @@ void launch_tiles_of_rows(Stream& stream, const LinearLaunch& launch) {
     stream.launch(shape, Kernel{work, tiles});
   }
   if (!split) return;
-  stream.launch({.x = (outputs / 4 + FinishSums::kThreads - 1) / FinishSums::kThreads,
+  stream.launch({.x = (outputs / 4 + Finish::kThreads - 1) / Finish::kThreads,
                  .y = launch.usual_rows,
-                 .threads = FinishSums::kThreads},
-                FinishSums{launch.work, partials, outputs, Kernel::kPanels});
+                 .threads = Finish::kThreads},
+                Finish{launch.work, partials, outputs, Kernel::kPanels});
 }
 
 }  // namespace quire::cuda

@@ -1,0 +1,120 @@
+// Linears with whole rows of int8 (kInt8Row) for prompts, by products of warpgroups (sm_90a).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/codes.h"
+#include "cuda/kernels/int8/inputs.h"
+#include "cuda/kernels/int8/sums.h"
+#include "cuda/kernels/linear.h"
+#include "cuda/kernels/many_rows/byte_chunks.h"
+#include "cuda/kernels/many_rows/row_tiles.h"
+#include "cuda/kernels/unroll.h"
+#include "cuda/kernels/weights.h"
+#include "kernels/packed.h"
+
+namespace quire::cuda {
+
+// As LinearOfManyRows, by ByteChunks. Products of integers are exact, and a result has one scale: so nothing is done between the products of
+// all its inputs, which run one after the other.
+//
+// A product adds over the bytes of 32 inputs of a row in the order in which they lie in memory: byte 8 i + 4 h + c of a prepared row has the input
+// that lane 4 g + i has as byte c of word h of its codes (kernels/int8/codes.h). As words of the product, lane 4 g + i needs those of bytes
+// 4 i .. 4 i + 3, and then of 16 bytes further: lines i and 4 + i of the eight lines of 64 bytes that a block of a panel is.
+template <int kOfColumns>
+struct LinearOfInt8Rows {
+  static constexpr const char* kName = "linear_of_int8_rows";
+  static constexpr bool kWaits = true;
+  using Chunks = ByteChunks<kOfColumns, Codes::kI8>;
+  static constexpr int kThreads = Chunks::kThreads, kPanels = Chunks::kPanels, kStages = Chunks::kStages;
+  static constexpr int kColumns = kOfColumns, kCluster = 1, kSharedBytes = Chunks::kSharedBytes;
+  static constexpr int kChunkBlocks = Chunks::kBlocks;
+
+  LinearWork work;
+  RowTiles tiles;
+
+  // Lines lie in order. Of the third and fourth of each four, halves are exchanged: so the four i's and eight g's of a warp read from different
+  // banks.
+  DEVICE static int place(int line, int byte) { return 64 * line + (byte ^ line % 4 / 2 * 32); }
+
+  struct Fragments {
+    uint32_t a[kChunkBlocks][4];
+  };
+  DEVICE static void load_weights(int stage, Fragments& to) {
+    const int g = lane() / 4, i = lane() % 4;
+    const auto own = Chunks::own_codes(stage) + place(i, 8 * g);
+    UNROLL
+    for (int b = 0; b < kChunkBlocks; ++b) {
+      UNROLL
+      for (int h = 0; h < 2; ++h) {
+        const Words<2> words = load<2>(own + (b * Chunks::kCodeBytes + 256 * h));
+        to.a[b][2 * h] = words.w[0], to.a[b][2 * h + 1] = words.w[1];
+      }
+    }
+  }
+
+  DEVICE void operator()() const {
+    RowTile tile = tile_of_block<kPanels, kColumns>(tiles);
+    const LinearMatrix& m = find_matrix(work, tile.panel, kPanels);
+    const WeightShape& w = m.w;
+    const int own = tile.panel + warp();
+    const auto own_panel = m.data + static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes;
+    const int begin = Chunks::first_chunk(w.blocks, tile.range_begin),
+              end = Chunks::first_chunk(w.blocks, tile.range_end);
+    const Chunks chunks(work.x, tile.row, work.rows, w, own_panel, place(lane() / 4, lane() % 4 * 16), end);
+    chunks.prefetch_codes(begin);
+    wait_previous();
+
+    int stage = 0, next_stage = kStages - 1;
+    UNROLL
+    for (int k = 0; k < kStages - 1; ++k) {
+      chunks.start(begin + k, k);
+      commit_copies();
+    }
+    wait_copies<kStages - 2>();
+    fence_shared();
+    sync_block();
+    Fragments weights[2];
+    if (begin < end) load_weights(0, weights[0]);  // else the range is empty
+
+    int32_t total[kColumns / 2];
+    UNROLL
+    for (int32_t& v : total) v = 0;
+    hold_products(total);
+
+    // next: what the chunk before has multiplied by. When its products are done, and those of all warps, its memory is filled again.
+    const auto multiply_chunk = [&](int chunk, const Fragments& now, Fragments& next) {
+      fence_products();
+      UNROLL
+      for (int b = 0; b < kChunkBlocks; ++b)
+        multiply_i8_wide<kColumns>(total, now.a[b], product_rows(Chunks::inputs(stage) + b * kInt8Block));
+      commit_products();
+      wait_products<1>();
+      wait_copies<kStages - 3>();
+      fence_shared();
+      sync_block();
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+      if (chunk + 1 < end) load_weights(stage, next);
+      chunks.start(chunk + kStages - 1, next_stage);
+      commit_copies();
+      next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
+    };
+    int chunk = begin;
+    for (; chunk + 1 < end; chunk += 2) {
+      multiply_chunk(chunk, weights[0], weights[1]);
+      multiply_chunk(chunk + 1, weights[1], weights[0]);
+    }
+    if (chunk < end) multiply_chunk(chunk, weights[0], weights[1]);
+    wait_products<0>();
+    hold_products(total);
+    write_tile<kPanels, kColumns, kThreads>(
+        work, m, tiles, tile, total, [] { sync_block(); },
+        [&](int row, int output, Words<4>& dots) {
+          finish_int8_rows(w, m.data, output, work.x.data + static_cast<ptrdiff_t>(row) * work.x.stride, dots);
+        });
+  }
+};
+
+}  // namespace quire::cuda
