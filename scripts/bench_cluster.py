@@ -2,7 +2,7 @@
 """Compares the forecast of quire plan --cluster with servers that run: so many processes of this machine, which take turns.
 
 Each process has --threads threads. For the forecast, as many are measured at the same time as there are cores for, because they
-share the memory. With more processes than that, keep the rate so low that few of them work at the same time.
+share the memory; further ones share the cores.
 """
 
 import argparse
@@ -59,10 +59,10 @@ def measured(arguments, load):
 
 def forecast(arguments, load):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump({"replicas": arguments.replicas}, file)
+        together = max(1, min(arguments.replicas, len(os.sched_getaffinity(0)) // arguments.threads))
+        json.dump({"replicas": arguments.replicas, "at_once": together}, file)
         file.flush()
         command = [QUIRE, "plan", arguments.model, "-t", str(arguments.threads), "--cluster", file.name, *load, "--prompt", str(arguments.prompt), "--json"]
-        together = max(1, min(arguments.replicas, len(os.sched_getaffinity(0)) // arguments.threads))
         runs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(together)]
         clusters = [json.loads(run.communicate()[0])["clusters"][0] for run in runs]
     return {name: median(c[what][f"{of}_ms"] for c in clusters) for name, what, of in FIGURES}

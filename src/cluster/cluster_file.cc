@@ -23,7 +23,7 @@ const std::vector<std::string>& fields_of_file() {
       "replicas",       "decode_replicas", "tensor_parallel",        "router",
       "prefix_routing", "max_num_seqs",    "max_num_batched_tokens", "tpot_target_ms",
       "ttft_target_ms", "cache_tokens",    "prefix_cache",           "network",
-      "rank_link"};
+      "rank_link",      "at_once"};
   return names;
 }
 const std::vector<std::string>& fields_of_link() {
@@ -101,6 +101,7 @@ ClusterSpec read_common(const JsonField& file, ClusterSpec spec) {
   limits.ttft_target = read_number(file, "ttft_target_ms", 1e3 * limits.ttft_target, 1e-3, 1e9) / 1e3;
   spec.cache_tokens = read_count(file, "cache_tokens", spec.cache_tokens, 1, kMostCacheTokens);
   spec.prefix_cache = file.get_or("prefix_cache", spec.prefix_cache);
+  spec.at_once = read_number(file, "at_once", spec.at_once, 1, 2 * kMostReplicas);
   spec.prefix = read_routing(file, spec.prefix);
   spec.network = read_link(file, "network", spec.network);
   spec.rank_link = read_link(file, "rank_link", spec.rank_link);

@@ -203,17 +203,16 @@ std::optional<double> SimulatedReplica::begin_step(double now) {
     load_.logits += chunk.wants_logits;
     work_.add(chunk.rows, chunk.first);
   }
-  step_seconds_ = seconds_(load_);
   stepping_ = true;
-  return now + step_seconds_;
+  return seconds_(load_);
 }
 
-void SimulatedReplica::end_step(std::vector<JobProgress>& progress) {
+void SimulatedReplica::end_step(double seconds, std::vector<JobProgress>& progress) {
   assert(stepping_);
   stepping_ = false;
   ++steps_;
-  busy_ += step_seconds_;
-  costs_.learn(work_, step_seconds_);
+  busy_ += seconds;
+  costs_.learn(work_, seconds);
   for (const Chunk& chunk : plan_.chunks) {
     const auto job = find(running_, chunk.id);
     if (!job->started) {

@@ -52,10 +52,10 @@ class SimulatedReplica {
   size_t requests() const { return running_.size() + waiting_.size(); }
   bool stepping() const { return stepping_; }
 
-  // Begins a step and returns when it ends; nothing if there is nothing to do. Not while one is under way.
+  // Begins a step and returns the seconds that it takes if nothing slows it down; nothing if there is nothing to do. Not while one is under way.
   std::optional<double> begin_step(double now);
-  // The step has ended: what that means for requests is added to `progress`.
-  void end_step(std::vector<JobProgress>& progress);
+  // The step has ended after so many seconds: what that means for requests is added to `progress`.
+  void end_step(double seconds, std::vector<JobProgress>& progress);
 
   double busy_seconds() const { return busy_; }
   uint64_t steps() const { return steps_; }
@@ -99,7 +99,6 @@ class SimulatedReplica {
   StepLoad load_;
   StepCostModel costs_;
   StepWork work_;  // of the step under way
-  double step_seconds_ = 0;
   bool stepping_ = false;
   uint64_t evictions_ = 0, steps_ = 0, preemptions_ = 0;
   double busy_ = 0;

@@ -7,6 +7,7 @@
 #include "cluster/prompt_pages.h"
 #include "cluster/replica.h"
 #include "cluster/router.h"
+#include "cluster/step_clock.h"
 #include "quire/types.h"
 
 namespace quire {
@@ -15,11 +16,11 @@ namespace {
 constexpr int64_t kMostPages = int64_t{1} << 22;
 
 struct Event {
-  enum class Kind { kArrival, kDelivery, kStepEnd };  // at the router; at a replica
+  enum class Kind { kArrival, kDelivery };  // at the router; at a replica
   double at = 0;
   uint64_t number = 0;  // orders events of the same time
   Kind kind = Kind::kArrival;
-  size_t subject = 0;  // a request, or for kStepEnd a replica
+  size_t request = 0;
 
   bool operator>(const Event& other) const { return std::pair{at, number} > std::pair{other.at, other.number}; }
 };
@@ -27,7 +28,7 @@ struct Event {
 class Simulation {
  public:
   Simulation(const ClusterSpec& spec, const SimulationInputs& inputs)
-      : spec_(spec), inputs_(inputs), router_(spec.policy, spec.prefix, inputs.workload.seed) {
+      : spec_(spec), inputs_(inputs), router_(spec.policy, spec.prefix, inputs.workload.seed), steps_(spec.at_once) {
     const ReplicaOptions options{.limits = spec.limits,
                                  .page_tokens = inputs.page_tokens,
                                  .pages = spec.cache_tokens / inputs.page_tokens,
@@ -41,28 +42,27 @@ class Simulation {
     result_.requests.resize(inputs.workload.requests.size());
     jobs_.resize(result_.requests.size());
     places_.resize(result_.requests.size());
+    begun_.resize(replicas_.size());
   }
 
   SimulationResult run() && {
     const auto& requests = inputs_.workload.requests;
     for (size_t i = 0; i < requests.size(); ++i) push(requests[i].at, Event::Kind::kArrival, i);
-    while (!events_.empty()) {
+    while (!events_.empty() || !steps_.empty()) {
+      if (!steps_.empty() && (events_.empty() || steps_.next() < events_.top().at)) {
+        now_ = steps_.next();
+        end_step(steps_.end(now_));
+        continue;
+      }
       const Event event = events_.top();
       events_.pop();
       now_ = event.at;
-      switch (event.kind) {
-        case Event::Kind::kArrival:
-          arrive(event.subject);
-          break;
-        case Event::Kind::kDelivery: {
-          const size_t place = places_[event.subject];
-          replicas_[place]->submit(std::move(jobs_[event.subject]), now_);
-          begin_step(place);
-          break;
-        }
-        case Event::Kind::kStepEnd:
-          end_step(event.subject);
-          break;
+      if (event.kind == Event::Kind::kArrival) {
+        arrive(event.request);
+      } else {
+        const size_t place = places_[event.request];
+        replicas_[place]->submit(std::move(jobs_[event.request]), now_);
+        begin_step(place);
       }
     }
     for (const auto& replica : replicas_) {
@@ -74,7 +74,7 @@ class Simulation {
   }
 
  private:
-  void push(double at, Event::Kind kind, size_t subject) { events_.push({at, ++events_made_, kind, subject}); }
+  void push(double at, Event::Kind kind, size_t request) { events_.push({at, ++events_made_, kind, request}); }
   const PlannedRequest& planned(size_t request) const { return inputs_.workload.requests[request]; }
   bool splits(size_t request) const { return spec_.decoders > 0 && planned(request).output_tokens > 1; }
 
@@ -107,12 +107,15 @@ class Simulation {
 
   void begin_step(size_t replica) {
     if (replicas_[replica]->stepping()) return;
-    if (const auto end = replicas_[replica]->begin_step(now_)) push(*end, Event::Kind::kStepEnd, replica);
+    const auto seconds = replicas_[replica]->begin_step(now_);
+    if (!seconds) return;
+    begun_[replica] = now_;
+    steps_.begin(now_, *seconds, replica);
   }
 
   void end_step(size_t replica) {
     progress_.clear();
-    replicas_[replica]->end_step(progress_);
+    replicas_[replica]->end_step(now_ - begun_[replica], progress_);
     for (const JobProgress& p : progress_) take(p, replica);
     begin_step(replica);
   }
@@ -155,6 +158,8 @@ class Simulation {
   std::vector<SimulatedJob> jobs_;  // by request, on their way
   std::vector<size_t> places_;      // by request: the replica that has it
   std::vector<int> loads_;          // by replica: requests
+  std::vector<double> begun_;       // by replica: when its step began
+  StepClock steps_;                 // under way
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<JobProgress> progress_;
   SimulationResult result_;

@@ -1,6 +1,8 @@
 // A cluster as a simulation sees it: replicas of a server, and a router before them.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string_view>
 
@@ -38,6 +40,8 @@ struct ClusterSpec {
   // network in between.
   int decoders = 0;
   int ranks = 1;  // of each replica (tensor parallelism): so many machines
+  // Of replicas and decoders, how many compute at full speed at the same time: less than all if they share machines.
+  double at_once = std::numeric_limits<double>::infinity();
   RoutingPolicy policy = RoutingPolicy::kRoundRobin;
   PrefixRouting prefix;
   SchedulerLimits limits;
@@ -46,7 +50,10 @@ struct ClusterSpec {
   NetworkLink network;    // between router and replicas, and between replicas
   NetworkLink rank_link;  // between the ranks of a replica
 
-  int machines() const { return (replicas + decoders) * ranks; }
+  int machines() const {
+    const double together = std::min(static_cast<double>(replicas + decoders), at_once);
+    return static_cast<int>(std::ceil(together)) * ranks;
+  }
 };
 
 }  // namespace quire

@@ -45,6 +45,7 @@ TEST_F(ClusterFile, HasEveryCombination) {
   EXPECT_DOUBLE_EQ(specs[2].network.seconds(1e6), 2e-3);
   EXPECT_DOUBLE_EQ(specs[2].prefix.least_match, 0.5);
   EXPECT_EQ(read("{}").size(), 1u);
+  EXPECT_EQ(read(R"({"replicas": 4, "at_once": 2})")[0].machines(), 2);
 }
 
 TEST_F(ClusterFile, NamesTheFieldThatIsWrong) {
@@ -58,6 +59,7 @@ TEST_F(ClusterFile, NamesTheFieldThatIsWrong) {
   EXPECT_NE(error(R"({"network": {"latency": 1}})").find("network.latency"), std::string::npos);
   EXPECT_NE(error(R"({"network": {"latency_ms": -1}})").find("network.latency_ms"), std::string::npos);
   EXPECT_NE(error(R"({"network": {"gbits_per_second": 0}})").find("gbits_per_second"), std::string::npos);
+  EXPECT_NE(error(R"({"at_once": 0.5})").find("at_once"), std::string::npos);
   EXPECT_NE(error(R"({"max_num_seqs": 8, "max_num_batched_tokens": 4})").find("max_num_batched_tokens"),
             std::string::npos);
   EXPECT_NE(error("[1]").find("object"), std::string::npos);

@@ -91,6 +91,29 @@ TEST(SimulatedCluster, SpreadsRequestsOverReplicas) {
     EXPECT_EQ(std::ranges::count(four.requests, replica, &SimulatedRequest::replica), 10);
 }
 
+// Steps of 101 ms, at half of the speed while both replicas compute.
+TEST(SimulatedCluster, SharesMachines) {
+  ClusterSpec spec = small_cluster();
+  spec.replicas = 2;
+  spec.at_once = 1;
+  const SimulationResult together = simulated(spec, load_of({{0, 100, 1, {}}, {0, 100, 1, {}}}));
+  EXPECT_NEAR(together.requests[0].ttft(), 0.202, 1e-12);
+  EXPECT_NEAR(together.requests[1].ttft(), 0.202, 1e-12);
+  EXPECT_NEAR(together.busy[0] + together.busy[1], 0.404, 1e-12);
+  EXPECT_EQ(spec.machines(), 1);
+  // The first is alone for 51 ms; then each does half of its work, until its other 50 ms are done.
+  const SimulationResult one_later = simulated(spec, load_of({{0, 100, 1, {}}, {0.051, 100, 1, {}}}));
+  EXPECT_NEAR(one_later.requests[0].ttft(), 0.051 + 0.1, 1e-12);
+  EXPECT_NEAR(one_later.requests[1].ttft(), 0.1 + 0.051, 1e-12);
+  // With room for one and a half, two have three quarters each.
+  spec.at_once = 1.5;
+  const SimulationResult some = simulated(spec, load_of({{0, 100, 1, {}}, {0, 100, 1, {}}}));
+  EXPECT_NEAR(some.requests[1].ttft(), 0.101 / 0.75, 1e-12);
+  EXPECT_EQ(spec.machines(), 2);
+  spec.at_once = 2;
+  EXPECT_NEAR(simulated(spec, load_of({{0, 100, 1, {}}, {0, 100, 1, {}}})).requests[1].ttft(), 0.101, 1e-12);
+}
+
 TEST(SimulatedCluster, RoutesToTheReplicaWithThePrefix) {
   ClusterSpec spec = small_cluster();
   spec.replicas = 4;
