@@ -30,9 +30,9 @@ const float* expert_bias(const Linear& w, Share share) {
   return w.bias.empty() ? nullptr : w.bias.data() + ptrdiff_t{share.begin} * kPanel;
 }
 
-bool one_pass(const ExpertArgs& args) {
+bool have_one_format(const ExpertArgs& args) {
   const ExpertLinears& any = args.experts[0];
-  return !args.gated || any.gate.weight.format == any.up.weight.format;
+  return any.gate.weight.format == any.up.weight.format;
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ const ExpertMemory::Layer& ExpertMemory::layer_of(InputBuffers& inputs, const Ex
 
   const size_t count = args.experts.size();
   const size_t matrix_bytes = count * sizeof(PartMatrices), transform_bytes = count * sizeof(TransformView);
-  std::vector<std::byte> host(3 * (matrix_bytes + transform_bytes));
+  std::vector<std::byte> host(4 * (matrix_bytes + transform_bytes));
   Layer layer{.memory = device_.allocate(host.size())};
   size_t at = 0;
   const auto add = [&](const auto& values) {
@@ -97,9 +97,10 @@ const ExpertMemory::Layer& ExpertMemory::layer_of(InputBuffers& inputs, const Ex
     return inner;
   };
   const auto up_of = [](const ExpertLinears& e) -> const Linear& { return e.up; };
-  layer.first = args.gated ? inner_of([](const ExpertLinears& e) -> const Linear& { return e.gate; }, one_pass(args))
-                           : inner_of(up_of, false);
+  const auto gate_of = [](const ExpertLinears& e) -> const Linear& { return e.gate; };
   layer.up = inner_of(up_of, false);
+  layer.first = args.gated ? inner_of(gate_of, false) : layer.up;
+  if (args.gated && have_one_format(args)) layer.together = inner_of(gate_of, true);
   layer.down = inner_of([](const ExpertLinears& e) -> const Linear& { return e.down; }, false);
   device_.upload(layer.memory, host.data(), host.size());
   return layers_.emplace(args.experts.data(), layer).first->second;
@@ -116,6 +117,7 @@ void ExpertMemory::run(Stream& stream, InputBuffers& inputs, const RouteMemory& 
   const Layer& layer = layer_of(inputs, args, number);
   const auto experts = static_cast<int>(args.experts.size());
   const int most = RouteMemory::most_gathered(rows, experts, at.used), chosen = rows * at.used;
+  const int usual = std::min(rows, (chosen + experts - 1) / experts);  // of an expert
   const Rows hidden = inner_.columns(0, any.up.weight.rows), results = out_.columns(0, args.x.cols);
 
   const auto prepare = [&](const Linear& w, const Inner& inner, const Rows& x, bool in_place) {
@@ -142,7 +144,7 @@ void ExpertMemory::run(Stream& stream, InputBuffers& inputs, const RouteMemory& 
                    .parts = {.matrices = inner.matrices, .count = experts, .begins = at.offsets, .rows = at.counts},
                    .most_parts = std::min(experts, chosen),
                    .most_rows = rows,
-                   .usual_rows = std::min(rows, (chosen + experts - 1) / experts),
+                   .usual_rows = usual,
                    .y = y.columns(own.begin, own.size()),
                    .gated = gated,
                    .gates_target = gates_target,
@@ -152,12 +154,18 @@ void ExpertMemory::run(Stream& stream, InputBuffers& inputs, const RouteMemory& 
   };
   const Linear& first = args.gated ? any.gate : any.up;
   const PreparedRows in = prepare(first, layer.first, args.x, false);
-  const bool together = one_pass(args);
-  if (!together) {
-    const bool same_form = part_form(mode, any.up) == part_form(mode, first);
-    run(any.up, layer.up, same_form ? in : prepare(any.up, layer.up, args.x, false), hidden, false, false, false);
+  // Kernels for many rows multiply one matrix at a time.
+  const bool together = args.gated && have_one_format(args) &&
+                        !takes_many_part_rows(stream.facts(), first.weight, part_form(mode, first), usual);
+  if (together) {
+    run(first, layer.together, in, hidden, true, false, true);
+  } else {
+    if (args.gated) {
+      const bool same_form = part_form(mode, any.up) == part_form(mode, first);
+      run(any.up, layer.up, same_form ? in : prepare(any.up, layer.up, args.x, false), hidden, false, false, false);
+    }
+    run(first, layer.first, in, hidden, false, args.gated, true);
   }
-  run(first, layer.first, in, hidden, args.gated && together, !together, true);
   const auto gather = [&](const Linear& w, const Rows& y, int count) {
     if (!ranks) return;
     const SharedColumns gathered[] = {{y, w.weight.panels(), kPanel}};

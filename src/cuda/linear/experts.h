@@ -42,7 +42,8 @@ class ExpertMemory {
   };
   struct Layer {
     std::byte* memory = nullptr;
-    Inner first, up, down;  // first: gate with up, or gate or up alone. up: where its format is not that of gate
+    Inner together;         // gate with up, if they have one format
+    Inner first, up, down;  // first: gate, or up if there is none
   };
   const Layer& layer_of(InputBuffers& inputs, const ExpertArgs& args, RankNumber number);
 

@@ -86,6 +86,19 @@ PreparedRows prepared_rows(const Inputs::Entry& entry) {
   return {reinterpret_cast<const uint8_t*>(entry.data), static_cast<int32_t>(entry.stride)};
 }
 
+// Of one matrix; rows are not known yet.
+LaunchKind launch_kind(const PackedMatrix& w, Activations inputs) {
+  return {.codes = w.format.codes,
+          .form = {},
+          .halves = w.format.group == kBlockInputs / 2,
+          .minima = has_minima(w.format),
+          .gated = false,
+          .inputs = inputs,
+          .panels = 0,
+          .blocks = w.blocks(),
+          .rows = 0};
+}
+
 // Matrices that one launch multiplies: of one LinearFormat and ScaleForm, with the same inputs, all gated or none.
 struct Together {
   LaunchKind kind;  // its panels and rows are not known yet
@@ -159,16 +172,9 @@ void project(Stream& stream, const Inputs& x, std::span<const Projection> list, 
   };
   const auto form_of = [&](const Projection& p) { return p.as.value_or(input_form(mode, *p.w)); };
   const auto kind_of = [&](const Projection& p, bool gated) {
-    const PackedMatrix& w = p.w->weight;
-    return LaunchKind{.codes = w.format.codes,
-                      .form = {},
-                      .halves = w.format.group == kBlockInputs / 2,
-                      .minima = has_minima(w.format),
-                      .gated = gated,
-                      .inputs = form_of(p),
-                      .panels = 0,
-                      .blocks = w.blocks(),
-                      .rows = 0};
+    LaunchKind kind = launch_kind(p.w->weight, form_of(p));
+    kind.gated = gated;
+    return kind;
   };
   const auto many = [&](const LaunchKind& kind) {
     return (variant.kernel == LinearKernel::kUsual || variant.kernel == LinearKernel::kWarpgroups) &&
@@ -219,6 +225,10 @@ float part_factor(const PackedMatrix& matrix) {
   return scale == ScaleKind::kE4M3 || scale == ScaleKind::kSuper ? matrix.factor : 1;
 }
 
+bool takes_many_part_rows(const DeviceFacts& facts, const PackedMatrix& like, Activations form, int usual_rows) {
+  return takes_many_rows(facts, launch_kind(like, form), usual_rows);
+}
+
 void project_parts(Stream& stream, const PreparedRows& x, Activations form, const PartProjection& p) {
   if (p.most_rows == 0 || p.most_parts == 0) return;
   LinearWork work{};
@@ -234,8 +244,10 @@ void project_parts(Stream& stream, const PreparedRows& x, Activations form, cons
   work.rows = p.most_rows;
   work.x = x;
   work.parts = p.parts;
-  launch_codes(stream, p.like.format.codes,
-               {.work = work, .form = form, .usual_rows = p.usual_rows, .parts = p.most_parts});
+  const LinearLaunch launch{.work = work, .form = form, .usual_rows = p.usual_rows, .parts = p.most_parts};
+  if (!p.gated && takes_many_part_rows(stream.facts(), p.like, form, p.usual_rows))
+    return launch_many_rows(stream, p.like.format.codes, launch);
+  launch_codes(stream, p.like.format.codes, launch);
 }
 
 void project_heads(Stream& stream, InputBuffers& inputs, const HeadProjections& heads, int rows, Activations mode) {

@@ -33,6 +33,8 @@ struct PartProjection {
   Nonlinearity f = Nonlinearity::kNone;
   float alpha = 0, limit = 0;
 };
+// Whether products of warpgroups multiply parts of so many rows, which they do if the parts are not gated.
+bool takes_many_part_rows(const DeviceFacts& facts, const PackedMatrix& like, Activations form, int usual_rows);
 // PartMatrices::factor of a matrix.
 float part_factor(const PackedMatrix& matrix);
 void project_parts(Stream& stream, const PreparedRows& x, Activations form, const PartProjection& projection);

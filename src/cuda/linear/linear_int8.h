@@ -12,7 +12,7 @@ template <Codes kCodes>
 void launch_int8(Stream& stream, const LinearLaunch& launch);
 void launch_int8(Stream& stream, Codes codes, const LinearLaunch& launch);
 
-// With products of warpgroups, for rows of kInt8Row, one part, not gated.
+// With products of warpgroups, for rows of kInt8Row, not gated.
 void launch_many_int8_rows(Stream& stream, const LinearLaunch& launch);
 
 }  // namespace quire::cuda

@@ -19,8 +19,7 @@ bool takes_many_rows(const DeviceFacts& facts, const LaunchKind& kind, int rows)
   if (facts.major != 9 || rows < kLeastRows) return false;
   if (kind.inputs == Activations::kInt8Row) return true;
   if (kind.inputs != Activations::kBf16 || !has_even_ranges(kind.blocks)) return false;
-  return !kind.halves || kind.codes == Codes::kU2 || kind.codes == Codes::kU3 || kind.codes == Codes::kU6 ||
-         kind.codes == Codes::kFloat4;
+  return !kind.halves || has_many_rows_of_halves(kind.codes);
 }
 
 void launch_many_rows(Stream& stream, Codes codes, const LinearLaunch& l) {

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "base/team.h"
+#include "cuda/emulated/device.h"
 #include "cuda/linear/inputs.h"
 #include "cuda/route.h"
 #include "cuda/stream.h"
 #include "kernels/kernels.h"
 #include "ops/cpu/cpu_backend.h"
+#include "sanitizers.h"
 #include "unit/cuda/device_memory.h"
 #include "unit/cuda/placed.h"
 #include "unit/kernels/random_panels.h"
@@ -35,6 +37,7 @@ struct Mixture {
   Nonlinearity f = Nonlinearity::kSilu;
   float scale = 1;
   bool accumulate = false;
+  bool int8_rows = false;  // in place of the types: int8, made for whole rows of it
 };
 
 // The same experts in the host's memory and on the device.
@@ -62,7 +65,11 @@ class Experts {
  private:
   void add(Device& device, Backend& host, const Mixture& m, TensorType type, int rows, int cols, std::mt19937& random,
            Linear& on_host, Linear& on_device) {
-    matrices_.push_back(testing::random_matrix(type, rows, cols, random));
+    const testing::Weights int8{
+        "Int8", {.codes = Codes::kI8, .scale = ScaleKind::kF32, .group = 1 << 16}, 1, std::nullopt};
+    matrices_.push_back(m.int8_rows ? testing::random_matrix(int8, rows, cols, random)
+                                    : testing::random_matrix(type, rows, cols, random));
+    on_host.int8_rows = on_device.int8_rows = m.int8_rows;
     float& factor = matrices_.back().matrix.factor;
     if (m.own_factors) factor *= 1 + 0.37f * static_cast<float>(device_.size());
     if (m.unlike_factors) factor *= 1 + 0.11f * static_cast<float>(matrices_.size() % 3);
@@ -94,6 +101,7 @@ class CudaExperts : public ::testing::Test {
     limits.max_rows = rows;
     limits.inputs = {{rows, m.hidden}};
     limits.forms.transforms = m.transformed;
+    limits.forms.int8_rows = m.int8_rows;
     limits.experts = {m.experts, m.used, m.hidden, m.inner};
     return limits;
   }
@@ -207,6 +215,45 @@ TEST_F(CudaExperts, GiveARowTheSameBitsWhateverTheOtherRows) {
       const std::vector<float> few(scores.begin(), scores.begin() + rows * m.experts);
       const std::vector<float> got = on_device(m, experts, x, few, rows, mode, most);
       ASSERT_EQ(std::memcmp(got.data(), all.data(), got.size() * sizeof(float)), 0) << rows;
+    }
+  }
+}
+
+// By products of warpgroups, where a row alone has other kernels. One expert has all rows, twice as many as a block of threads.
+TEST_F(CudaExperts, GiveARowTheSameBitsInPrompts) {
+  std::mt19937 random(3);
+  Team team(1);
+  CpuBackend backend(reference_kernels(), team);
+  constexpr int kCols = 512;  // ranges of whole chunks
+  const Mixture mixtures[] = {
+      {.biased = true, .f = Nonlinearity::kClampedSwiglu},
+      {.gate = TensorType::BF16, .up = TensorType::BF16, .down = TensorType::F16, .scale = 0.5f, .accumulate = true},
+      {.gate = TensorType::Q4_K, .up = TensorType::Q5_K, .down = TensorType::Q6_K},
+      {.gate = TensorType::NVFP4, .up = TensorType::NVFP4, .down = TensorType::Q8_0, .unlike_factors = true},
+      {.up = TensorType::MXFP4, .down = TensorType::Q4_1, .gated = false, .transformed = true},
+      {.biased = true, .int8_rows = true},
+  };
+  int count = 0;
+  for (Mixture m : mixtures) {
+    if (++count > 2 && testing::kAddressSanitizer) break;
+    m.experts = 4, m.hidden = m.inner = kCols;
+    const int most = 140;
+    const Experts experts(*device_, backend, m, random);
+    const std::vector<float> x = random_rows(most, m.hidden, random);
+    std::vector<float> scores = random_rows(most, m.experts, random);
+    for (size_t row = 0; row < static_cast<size_t>(most); ++row)
+      scores[row * static_cast<size_t>(m.experts) + 2] += 100;
+    const Activations mode = m.int8_rows ? Activations::kInt8 : Activations::kBf16;
+    static_cast<EmulatedDevice&>(*device_).reset_counters();
+    const std::vector<float> all = on_device(m, experts, x, scores, most, mode, most);
+    const auto counters = static_cast<EmulatedDevice&>(*device_).counters();
+    for (const char* kernel : {"linear_of_rows", "linear_of_tiles", "int8_linear_of_rows", "int8_linear_of_tiles"})
+      EXPECT_FALSE(counters.contains(kernel)) << kernel << ", mixture " << count;
+    for (const int rows : {1, 7}) {
+      const std::vector<float> few(scores.begin(), scores.begin() + rows * m.experts);
+      const std::vector<float> got = on_device(m, experts, x, few, rows, mode, most);
+      ASSERT_EQ(std::memcmp(got.data(), all.data(), got.size() * sizeof(float)), 0)
+          << rows << " rows, mixture " << count;
     }
   }
 }

@@ -386,36 +386,40 @@ TEST_F(CudaLinear, ProjectsSeveralMatricesTogether) {
 
 TEST_F(CudaLinear, ProjectsHeads) {
   std::mt19937 random(5);
-  const int heads = 3, rows = 10, cols = 48, outputs = 20, x_step = 50, y_step = 22;
-  const std::vector<float> x = random_rows(rows, heads * x_step, random);
-  std::vector<testing::OwnedMatrix> matrices;
-  std::vector<PlacedMatrix> placed;
-  std::vector<Linear> linears;
-  for (int h = 0; h < heads; ++h) {
-    matrices.push_back(testing::random_matrix(TensorType::BF16, outputs, cols, random));
-    placed.emplace_back(*device_, matrices.back().matrix);
-    linears.push_back({.weight = placed.back().matrix});
-  }
-  const PlacedRows in(*device_, rows, heads * x_step, x), out(*device_, rows, heads * y_step, kBefore);
-  const InputBuffers::Need need{InputBuffers::head_rows(heads, rows), cols};
-  InputBuffers inputs(*device_, {&need, 1}, {});
-  project_heads(stream_, inputs,
-                {.matrices = linears, .x = in.rows(), .x_step = x_step, .y = out.rows(), .y_step = y_step}, rows,
-                Activations::kBf16);
-  stream_.finish();
-  const std::vector<float> got = out.values();
-  for (int h = 0; h < heads; ++h) {
-    std::vector<float> of_head;
-    for (int r = 0; r < rows; ++r) {
-      const auto begin = x.begin() + r * heads * x_step + h * x_step;
-      of_head.insert(of_head.end(), begin, begin + cols);
+  const int heads = 3, outputs = 20, y_step = 22;
+  for (const auto [rows, cols] : {std::array{10, 48}, std::array{70, 512}}) {  // by warps, and by warpgroups
+    const int x_step = cols + 2;
+    const std::vector<float> x = random_rows(rows, heads * x_step, random);
+    std::vector<testing::OwnedMatrix> matrices;
+    std::vector<PlacedMatrix> placed;
+    std::vector<Linear> linears;
+    for (int h = 0; h < heads; ++h) {
+      matrices.push_back(testing::random_matrix(TensorType::BF16, outputs, cols, random));
+      placed.emplace_back(*device_, matrices.back().matrix);
+      linears.push_back({.weight = placed.back().matrix});
     }
-    const std::vector<float> expected =
-        run({.w = &matrices[static_cast<size_t>(h)].matrix}, Activations::kBf16, of_head, rows);
-    for (int r = 0; r < rows; ++r) {
-      ASSERT_EQ(std::memcmp(&got[r * heads * y_step + h * y_step], &expected[r * outputs], sizeof(float) * outputs), 0)
-          << h;
-      ASSERT_EQ(got[r * heads * y_step + h * y_step + outputs], kBefore);
+    const PlacedRows in(*device_, rows, heads * x_step, x), out(*device_, rows, heads * y_step, kBefore);
+    const InputBuffers::Need need{InputBuffers::head_rows(heads, rows), cols};
+    InputBuffers inputs(*device_, {&need, 1}, {});
+    project_heads(stream_, inputs,
+                  {.matrices = linears, .x = in.rows(), .x_step = x_step, .y = out.rows(), .y_step = y_step}, rows,
+                  Activations::kBf16);
+    stream_.finish();
+    const std::vector<float> got = out.values();
+    for (int h = 0; h < heads; ++h) {
+      std::vector<float> of_head;
+      for (int r = 0; r < rows; ++r) {
+        const auto begin = x.begin() + r * heads * x_step + h * x_step;
+        of_head.insert(of_head.end(), begin, begin + cols);
+      }
+      const std::vector<float> expected = run({.w = &matrices[static_cast<size_t>(h)].matrix}, Activations::kBf16,
+                                              of_head, rows, 0, {.kernel = LinearKernel::kRows});
+      for (int r = 0; r < rows; ++r) {
+        ASSERT_EQ(std::memcmp(&got[r * heads * y_step + h * y_step], &expected[r * outputs], sizeof(float) * outputs),
+                  0)
+            << h;
+        ASSERT_EQ(got[r * heads * y_step + h * y_step + outputs], kBefore);
+      }
     }
   }
 }

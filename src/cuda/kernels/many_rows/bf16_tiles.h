@@ -19,7 +19,9 @@ namespace quire::cuda {
 // the registers that products read, two chunks ahead: only one warp reads them, and shared memory has no time left.
 //
 // The bits are those of LinearOfManyRows, which does the same for weights that are decoded.
-template <int kOfColumns>
+//
+// kOfParts: the launch has parts (for_tiles()), and each thread has waited for earlier launches.
+template <int kOfColumns, bool kOfParts = false>
 struct Bf16Tiles {
   static constexpr int kComputing = 256, kBringing = 128, kThreads = kComputing + kBringing;
   static constexpr int kPanels = kComputing / 32, kColumns = kOfColumns, kChunkBlocks = 2;
@@ -109,14 +111,14 @@ struct Bf16Tiles {
     }
   }
 
-  // What a thread of the computing warpgroups does. came(chunk) returns when the inputs of a chunk are in their stage; done(chunk):
+  // What a thread of the computing warpgroups does. ahead: LinearWork's. came(chunk) returns when the inputs of a chunk are in their stage; done(chunk):
   // the warp reads them no more.
   template <class Came, class Done>
-  DEVICE static void compute(const LinearWork& work, const RowTiles& tiles, const LinearMatrix& m, const Tile& tile,
-                             const Came& came, const Done& done) {
+  DEVICE static void compute(const LinearPart& matrix, int ahead, const RowTiles& tiles, const LinearMatrix& m,
+                             const Tile& tile, const Came& came, const Done& done) {
     const WeightShape& w = m.w;
     const int g = lane() / 4, i = lane() % 4, own = tile.panel + warp();
-    const auto codes = m.data + (static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes + w.codes);
+    const auto codes = matrix.data + (static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes + w.codes);
     const auto weights_of_lane = codes + (256 * i + 8 * g);
     // Fetches a chunk to the L2 cache, a line by each of half the lanes.
     const auto fetch_chunk = [&](int chunk) {
@@ -125,11 +127,11 @@ struct Bf16Tiles {
       if (chunk < tile.end && lane() < kChunkBytes / kLine && at < w.blocks * kBlockBytes) prefetch(codes + at);
     };
     ROLLED
-    for (int k = 0; k < work.ahead; ++k) fetch_chunk(tile.begin + k);
+    for (int k = 0; k < ahead; ++k) fetch_chunk(tile.begin + k);
     Weights weights[3];
     load_chunk(weights_of_lane, tile.begin, w.blocks, weights[0]);
     if (tile.begin + 1 < tile.end) load_chunk(weights_of_lane, tile.begin + 1, w.blocks, weights[1]);
-    wait_previous();
+    if constexpr (!kOfParts) wait_previous();
 
     Totals totals;
     totals.clear();
@@ -155,7 +157,7 @@ struct Bf16Tiles {
       wait_products<1>();
       if (chunk > tile.begin) done(chunk - 1);
       if (chunk + 2 < tile.end) load_chunk(weights_of_lane, chunk + 2, w.blocks, before);
-      if (work.ahead > 0) fetch_chunk(chunk + work.ahead);
+      if (ahead > 0) fetch_chunk(chunk + ahead);
       if (++chunk < stop) return false;
       wait_products<0>();
       hold_products(acc);
@@ -171,10 +173,12 @@ struct Bf16Tiles {
         if (multiply(weights[2], weights[1])) break;
       }
     }
+    // All are done, which nvcc does not see: where a block goes on with other rows, it would run products one by one.
+    wait_products<0>();
     Tile part = tile;
     for (int first = 0; first < kColumns; first += kWritten, part.row += kWritten) {
       float room[kWritten / 2];
-      write_tile<kPanels, kWritten, kComputing>(work, m, tiles, part, totals.get(first / 2, room),
+      write_tile<kPanels, kWritten, kComputing>(m, matrix, tiles, part, totals.get(first / 2, room),
                                                 [] { sync_part(3, kComputing); });
     }
   }

@@ -7,6 +7,7 @@
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/int8/sums.h"
 #include "cuda/kernels/linear.h"
+#include "cuda/kernels/many_rows/row_tiles.h"
 #include "cuda/kernels/unroll.h"
 #include "cuda/kernels/weights.h"
 #include "kernels/packed.h"
@@ -47,7 +48,7 @@ struct FinishSums {
     const int output = panel * kPanel + at % kPanel;
     if constexpr (kInt8)
       finish_int8_rows(m.w, m.data, output, work.x.data + static_cast<ptrdiff_t>(row) * work.x.stride, sums);
-    finish_outputs(m, {m.data, nullptr, work.x.data, m.y, nullptr, work.rows}, row, output, sums);
+    finish_outputs(m, only_part(work, m), row, output, sums);
   }
 };
 

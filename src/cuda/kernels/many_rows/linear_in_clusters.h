@@ -60,7 +60,7 @@ struct LinearInClusters {
     if (thread() < All::kComputing) {
       raise_registers<232>();
       All::compute(
-          work, tiles, m, tile,
+          only_part(work, m), work.ahead, tiles, m, tile,
           [&](int chunk) {
             const int n = chunk - tile.begin;
             wait_arrivals(came(n % All::kStages), n / All::kStages % 2);

@@ -13,10 +13,10 @@
 
 namespace quire::cuda {
 
-// Bf16Tiles whose inputs come by asynchronous copies of a warpgroup's threads.
-template <int kOfColumns>
+// Bf16Tiles whose inputs come by asynchronous copies of a warpgroup's threads. kOfParts: for_tiles().
+template <int kOfColumns, bool kOfParts = false>
 struct LinearOfBf16Rows {
-  using All = Bf16Tiles<kOfColumns>;
+  using All = Bf16Tiles<kOfColumns, kOfParts>;
   using Tile = typename All::Tile;
   static constexpr const char* kName = "linear_of_bf16_rows";
   static constexpr bool kWaits = true;
@@ -38,9 +38,9 @@ struct LinearOfBf16Rows {
     }
   }
 
-  DEVICE void bring(const WeightShape& w, const Tile& tile) const {
-    const int t = thread() - All::kComputing, piece = t % 8, row = t / 8, rows = work.rows - tile.row;
-    const auto from = work.x.data + (static_cast<ptrdiff_t>(tile.row + row) * work.x.stride + piece * 16);
+  DEVICE void bring(const WeightShape& w, const LinearPart& part, const Tile& tile) const {
+    const int t = thread() - All::kComputing, piece = t % 8, row = t / 8, rows = part.rows - tile.row;
+    const auto from = part.x + (static_cast<ptrdiff_t>(tile.row + row) * work.x.stride + piece * 16);
     const int to = row * 128 + (piece ^ row % 8) * 16;
     const auto copy_chunk = [&](int chunk) {
       if (chunk < tile.end) {
@@ -51,12 +51,12 @@ struct LinearOfBf16Rows {
           const bool valid = exists && row + k * kRowsPerPass < rows;
           const auto x = from + (static_cast<ptrdiff_t>(k * kRowsPerPass) * work.x.stride +
                                  chunk * (kChunkBlocks * kPreparedBlock));
-          copy_async<16>(stage + (to + k * kRowsPerPass * 128), valid ? x : work.x.data, valid);
+          copy_async<16>(stage + (to + k * kRowsPerPass * 128), valid ? x : part.x, valid);
         }
       }
       commit_copies();
     };
-    wait_previous();
+    if constexpr (!kOfParts) wait_previous();
     ROLLED
     for (int k = 0; k < All::kStages - 2; ++k) copy_chunk(tile.begin + k);
     ROLLED
@@ -70,16 +70,21 @@ struct LinearOfBf16Rows {
   }
 
   DEVICE void operator()() const {
-    RowTile at = tile_of_block<kPanels, kColumns>(tiles);
-    const LinearMatrix& m = find_matrix(work, at.panel, kPanels);
-    const Tile tile = All::with_chunks(at, m.w);
+    const auto for_own_tiles = [&](const auto& work_on) {
+      for_tiles<LinearOfBf16Rows, kOfParts>(*this,
+                                            [&](const LinearMatrix& m, const LinearPart& part, const RowTile& at) {
+                                              work_on(m, part, All::with_chunks(at, m.w));
+                                            });
+    };
     if (thread() < All::kComputing) {
       raise_registers<232>();
-      All::compute(
-          work, tiles, m, tile, [](int) { meet(warp() / 4); }, [](int) {});
+      for_own_tiles([&](const LinearMatrix& m, const LinearPart& part, const Tile& tile) {
+        All::compute(
+            part, work.ahead, tiles, m, tile, [](int) { meet(warp() / 4); }, [](int) {});
+      });
     } else {
       lower_registers<40>();
-      bring(m.w, tile);
+      for_own_tiles([&](const LinearMatrix& m, const LinearPart& part, const Tile& tile) { bring(m.w, part, tile); });
     }
   }
 };

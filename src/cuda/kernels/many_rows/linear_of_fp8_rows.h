@@ -179,7 +179,7 @@ struct LinearOfFp8Rows {
         total[n + e] *= scale, total[n + 2 + e] *= scale;
       }
     }
-    write_tile<kPanels, kColumns, kThreads>(work, m, tiles, tile, total, [] { sync_block(); });
+    write_tile<kPanels, kColumns, kThreads>(m, only_part(work, m), tiles, tile, total, [] { sync_block(); });
   }
 };
 

@@ -23,7 +23,9 @@ namespace quire::cuda {
 // A product adds over the bytes of 32 inputs of a row in the order in which they lie in memory: byte 8 i + 4 h + c of a prepared row has the input
 // that lane 4 g + i has as byte c of word h of its codes (kernels/int8/codes.h). As words of the product, lane 4 g + i needs those of bytes
 // 4 i .. 4 i + 3, and then of 16 bytes further: lines i and 4 + i of the eight lines of 64 bytes that a block of a panel is.
-template <int kOfColumns>
+//
+// kOfParts: for_tiles().
+template <int kOfColumns, bool kOfParts = false>
 struct LinearOfInt8Rows {
   static constexpr const char* kName = "linear_of_int8_rows";
   static constexpr bool kWaits = true;
@@ -55,17 +57,16 @@ struct LinearOfInt8Rows {
     }
   }
 
-  DEVICE void operator()() const {
-    RowTile tile = tile_of_block<kPanels, kColumns>(tiles);
-    const LinearMatrix& m = find_matrix(work, tile.panel, kPanels);
+  DEVICE void multiply(const LinearMatrix& m, const LinearPart& part, const RowTile& tile) const {
     const WeightShape& w = m.w;
     const int own = tile.panel + warp();
-    const auto own_panel = m.data + static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes;
+    const auto own_panel = part.data + static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes;
     const int begin = Chunks::first_chunk(w.blocks, tile.range_begin),
               end = Chunks::first_chunk(w.blocks, tile.range_end);
-    const Chunks chunks(work.x, tile.row, work.rows, w, own_panel, place(lane() / 4, lane() % 4 * 16), end);
+    const PreparedRows x{part.x, work.x.stride};
+    const Chunks chunks(x, tile.row, part.rows, w, own_panel, place(lane() / 4, lane() % 4 * 16), end);
     chunks.prefetch_codes(begin);
-    wait_previous();
+    if constexpr (!kOfParts) wait_previous();
 
     int stage = 0, next_stage = kStages - 1;
     UNROLL
@@ -110,10 +111,15 @@ struct LinearOfInt8Rows {
     wait_products<0>();
     hold_products(total);
     write_tile<kPanels, kColumns, kThreads>(
-        work, m, tiles, tile, total, [] { sync_block(); },
+        m, part, tiles, tile, total, [] { sync_block(); },
         [&](int row, int output, Words<4>& dots) {
-          finish_int8_rows(w, m.data, output, work.x.data + static_cast<ptrdiff_t>(row) * work.x.stride, dots);
+          finish_int8_rows(w, part.data, output, part.x + static_cast<ptrdiff_t>(row) * work.x.stride, dots);
         });
+  }
+
+  DEVICE void operator()() const {
+    for_tiles<LinearOfInt8Rows, kOfParts>(
+        *this, [this](const LinearMatrix& m, const LinearPart& part, const RowTile& tile) { multiply(m, part, tile); });
   }
 };
 

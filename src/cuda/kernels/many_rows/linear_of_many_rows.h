@@ -26,8 +26,8 @@ namespace quire::cuda {
 // The bits are those of LinearOfRows: the steps, their order and the ranges are the same, and a product of a warpgroup has the
 // bits of multiply_bf16().
 //
-// kHalves: groups are 16 inputs, so that each half of a block is multiplied for itself, with zeros in place of the other.
-template <Codes kCodes, bool kHalves, ScaleForm kForm>
+// kHalves: groups are 16 inputs, so that each half of a block is multiplied for itself, with zeros in place of the other. kOfParts: for_tiles().
+template <Codes kCodes, bool kHalves, ScaleForm kForm, bool kOfParts = false>
 struct LinearOfManyRows {
   static constexpr const char* kName = "linear_of_many_rows";
   static constexpr bool kScaled = kHasScales<kCodes>;
@@ -87,17 +87,15 @@ struct LinearOfManyRows {
     }
   }
 
-  DEVICE void operator()() const {
-    RowTile tile = tile_of_block<kPanels, kColumns>(tiles);
-    const LinearMatrix& m = find_matrix(work, tile.panel, kPanels);
+  DEVICE void multiply(const LinearMatrix& m, const LinearPart& part, const RowTile& tile) const {
     const WeightShape& w = m.w;
     const int g = lane() / 4, i = lane() % 4;
     const int own = tile.panel + warp(), panels = panels_of(w);
-    const auto own_panel = m.data + static_cast<ptrdiff_t>(own < panels ? own : 0) * w.panel_bytes;
+    const auto own_panel = part.data + static_cast<ptrdiff_t>(own < panels ? own : 0) * w.panel_bytes;
 
     const int codes_at = kInputBytes + warp() * kPanelBytes;
     const Copies copies{
-        {work.x, tile.row, work.rows},
+        {{part.x, work.x.stride}, tile.row, part.rows},
         own_panel + (w.codes + 16 * lane()),
         {codes_at + swizzled_codes<kCodes>(16 * lane()), codes_at + swizzled_codes<kCodes>(16 * (lane() + 32))},
         w.blocks};
@@ -105,7 +103,7 @@ struct LinearOfManyRows {
       const int at = (k * 32 + lane()) * 128;  // while earlier launches finish
       if (at < w.blocks * kCodeBlockBytes<kCodes>) prefetch(own_panel + (w.codes + at));
     }
-    wait_previous();
+    if constexpr (!kOfParts) wait_previous();
 
     TableWords tables[kWeightTermsHere] = {};
     load_tables<kCodes>(w.tables, tables);
@@ -121,9 +119,9 @@ struct LinearOfManyRows {
     const auto load_sums = [&](int chunk) {
       const int block = chunk * kChunkBlocks + thread() / kColumns, row = tile.row + thread() % kColumns;
       next_sums = {};
-      if (minima && chunk < end && block < w.blocks && row < work.rows)
-        next_sums = load<2>(work.x.data +
-                            (static_cast<ptrdiff_t>(row) * work.x.stride + w.blocks * kPreparedBlock + 8 * block));
+      if (minima && chunk < end && block < w.blocks && row < part.rows)
+        next_sums =
+            load<2>(part.x + (static_cast<ptrdiff_t>(row) * work.x.stride + w.blocks * kPreparedBlock + 8 * block));
     };
     const auto keep_sums = [&](int chunk) {
       if (!minima) return;
@@ -282,7 +280,12 @@ struct LinearOfManyRows {
       }
     }
 
-    write_tile<kPanels, kColumns, kThreads>(work, m, tiles, tile, total, [] { sync_block(); });
+    write_tile<kPanels, kColumns, kThreads>(m, part, tiles, tile, total, [] { sync_block(); });
+  }
+
+  DEVICE void operator()() const {
+    for_tiles<LinearOfManyRows, kOfParts>(
+        *this, [this](const LinearMatrix& m, const LinearPart& part, const RowTile& tile) { multiply(m, part, tile); });
   }
 };
 

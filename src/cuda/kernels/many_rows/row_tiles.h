@@ -11,7 +11,8 @@
 
 namespace quire::cuda {
 
-// A launch has panel_tiles x row_tiles blocks. With partials, blocks z = 0 .. kSplits - 1 have one range each and leave its sums
+// A launch has panel_tiles x row_tiles blocks; for parts, such as experts, so many for each, where blocks z is the part, and a block goes
+// on with every row_tiles-th tile of rows. With partials, blocks z = 0 .. kSplits - 1 have one range each and leave its sums
 // there, [kSplits][rows][outputs of all matrices], as bits of float or int32_t, for FinishSums. Otherwise a block has all ranges.
 struct RowTiles {
   Global<float> partials;  // or nullptr
@@ -39,6 +40,30 @@ DEVICE RowTile tile_of_block(const RowTiles& all) {
   return tile;
 }
 
+// What a block of a launch without parts works on.
+DEVICE LinearPart only_part(const LinearWork& work, const LinearMatrix& m) {
+  return {m.data, nullptr, work.x.data, m.y, nullptr, work.rows};
+}
+
+// Calls multiply(matrix, part, tile) for each tile of the block, of a kernel that has `work` and `tiles`. kOfParts: the launch has parts. Which rows they have, an
+// earlier launch has found.
+template <class Kernel, bool kOfParts, class Multiply>
+DEVICE void for_tiles(const Kernel& kernel, const Multiply& multiply) {
+  RowTile tile = tile_of_block<Kernel::kPanels, Kernel::kColumns>(kernel.tiles);
+  const LinearMatrix& m = find_matrix(kernel.work, tile.panel, Kernel::kPanels);
+  if constexpr (kOfParts) {
+    wait_previous();
+    const LinearPart part = find_part(kernel.work, m);
+    ROLLED
+    for (; tile.row < part.rows; tile.row += kernel.tiles.row_tiles * Kernel::kColumns) {
+      multiply(m, part, tile);
+      sync_block();  // the results have been read
+    }
+  } else {
+    multiply(m, only_part(kernel.work, m), tile);
+  }
+}
+
 // Numbers of a row of results in shared memory.
 template <int kPanels>
 inline constexpr int kTileFloats = kPanels* kPanel + 8;
@@ -55,7 +80,7 @@ struct SumsAsTheyAre {
 // must be free once all of these kThreads threads have met; so a thread has four neighbouring outputs, of every so many rows. meet():
 // a barrier of these threads, and of no others. convert(row, output, sums): makes float32 of whole sums of the matrix.
 template <int kPanels, int kColumns, int kThreads, class Number, class Meet, class Convert = SumsAsTheyAre>
-DEVICE void write_tile(const LinearWork& work, const LinearMatrix& m, const RowTiles& all, const RowTile& at,
+DEVICE void write_tile(const LinearMatrix& m, const LinearPart& part, const RowTiles& all, const RowTile& at,
                        const Number (&total)[kColumns / 2], const Meet& meet, const Convert& convert = {}) {
   constexpr int kPitch = kTileFloats<kPanels>;
   const int g = lane() / 4, i = lane() % 4;
@@ -69,8 +94,7 @@ DEVICE void write_tile(const LinearWork& work, const LinearMatrix& m, const RowT
             Words<2>{{bits_of(total[n + e]), bits_of(total[n + 2 + e])}});
   }
   meet();
-  const int rows = work.rows - at.row < kColumns ? work.rows - at.row : kColumns;
-  const LinearPart part{m.data, nullptr, work.x.data, m.y, nullptr, work.rows};
+  const int rows = part.rows - at.row < kColumns ? part.rows - at.row : kColumns;
   constexpr int kFours = kPanels * kPanel / 4, kRowsTogether = kThreads / kFours;
   const int column = 4 * (thread() % kFours);
   UNROLL_BY_4
@@ -78,7 +102,7 @@ DEVICE void write_tile(const LinearWork& work, const LinearMatrix& m, const RowT
     Words<4> values = load<4>(results + (row * kPitch + column));
     if (all.partials != nullptr) {
       store(all.partials +
-                ((static_cast<ptrdiff_t>(block_z()) * work.rows + at.row + row) * (all.panel_tiles * kPanels * kPanel) +
+                ((static_cast<ptrdiff_t>(block_z()) * part.rows + at.row + row) * (all.panel_tiles * kPanels * kPanel) +
                  at.panel_of_all * kPanel + column),
             values);
     } else {

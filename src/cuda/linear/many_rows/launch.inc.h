@@ -9,26 +9,33 @@
 
 namespace quire::cuda {
 
+template <Codes kCodes, bool kHalves, ScaleForm kForm>
+void launch_tiles_of_codes(Stream& stream, const LinearLaunch& launch) {
+  if (launch.work.parts.matrices != nullptr)
+    return launch_tiles_of_parts<LinearOfManyRows<kCodes, kHalves, kForm, true>>(stream, launch);
+  launch_tiles_of_rows<LinearOfManyRows<kCodes, kHalves, kForm>>(stream, launch);
+}
+
 template <Codes kCodes, bool kHalves>
 void launch_tiles_of_form(Stream& stream, const LinearLaunch& launch) {
   const ScaleForm form = scale_form(launch.work.matrices[0].w);
   if constexpr (kCanBeHalf<kCodes, kHalves>) {
-    if (form == ScaleForm::kHalf)
-      return launch_tiles_of_rows<LinearOfManyRows<kCodes, kHalves, ScaleForm::kHalf>>(stream, launch);
+    if (form == ScaleForm::kHalf) return launch_tiles_of_codes<kCodes, kHalves, ScaleForm::kHalf>(stream, launch);
   }
   if constexpr (kCanBeSuper<kCodes, kHalves>) {
-    if (form == ScaleForm::kSuper)
-      return launch_tiles_of_rows<LinearOfManyRows<kCodes, kHalves, ScaleForm::kSuper>>(stream, launch);
+    if (form == ScaleForm::kSuper) return launch_tiles_of_codes<kCodes, kHalves, ScaleForm::kSuper>(stream, launch);
   }
-  launch_tiles_of_rows<LinearOfManyRows<kCodes, kHalves, ScaleForm::kAny>>(stream, launch);
+  launch_tiles_of_codes<kCodes, kHalves, ScaleForm::kAny>(stream, launch);
 }
 
 template <Codes kCodes>
 void launch_many_rows(Stream& stream, const LinearLaunch& launch) {
-  constexpr bool kCanHaveHalves =
-      kCodes == Codes::kU2 || kCodes == Codes::kU3 || kCodes == Codes::kU6 || kCodes == Codes::kFloat4;
   if constexpr (kCodes == Codes::kBf16) {
     const int columns = launch.variant.columns > 0 ? launch.variant.columns : launch.usual_rows <= 64 ? 64 : 128;
+    if (launch.work.parts.matrices != nullptr) {
+      if (columns == 64) return launch_tiles_of_parts<LinearOfBf16Rows<64, true>>(stream, launch);
+      return launch_tiles_of_parts<LinearOfBf16Rows<128, true>>(stream, launch);
+    }
     if (const int cluster = launch.variant.cluster; cluster > 0) {
       if (columns == 128 && cluster == 2) return launch_tiles_of_rows<LinearInClusters<128, 2>>(stream, launch);
       if (columns == 128) return launch_tiles_of_rows<LinearInClusters<128, 4>>(stream, launch);
@@ -39,7 +46,7 @@ void launch_many_rows(Stream& stream, const LinearLaunch& launch) {
     if (columns == 128) return launch_tiles_of_rows<LinearOfBf16Rows<128>>(stream, launch);
     launch_tiles_of_rows<LinearOfBf16Rows<256>>(stream, launch);
   } else {
-    if constexpr (kCanHaveHalves) {
+    if constexpr (has_many_rows_of_halves(kCodes)) {
       if (launch.work.matrices[0].w.halves) return launch_tiles_of_form<kCodes, true>(stream, launch);
     }
     launch_tiles_of_form<kCodes, false>(stream, launch);

@@ -22,6 +22,18 @@ inline bool splits_ranges(int64_t tiles, int64_t chunks, int64_t processors) {
          turns(tiles) * (chunks + kFixedChunks);
 }
 
+// Parts have no ranges apart: there are enough blocks.
+template <class Kernel>
+void launch_tiles_of_parts(Stream& stream, const LinearLaunch& launch) {
+  const int panels = panel_tiles(launch.work, Kernel::kPanels);
+  const int row_tiles = (launch.usual_rows + Kernel::kColumns - 1) / Kernel::kColumns;
+  LinearWork work = launch.work;
+  work.ahead = row_tiles <= 2 ? kAhead : 0;
+  stream.launch(
+      {.x = panels * row_tiles, .z = launch.parts, .threads = Kernel::kThreads, .shared_bytes = Kernel::kSharedBytes},
+      Kernel{work, RowTiles{nullptr, panels, row_tiles}});
+}
+
 template <class Kernel, class Finish = FinishSums<false>>
 void launch_tiles_of_rows(Stream& stream, const LinearLaunch& launch) {
   const LinearVariant& variant = launch.variant;
