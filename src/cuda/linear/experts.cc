@@ -127,7 +127,7 @@ void ExpertMemory::run(Stream& stream, InputBuffers& inputs, const RouteMemory& 
                                 .begins = at.offsets,
                                 .parts = experts,
                                 .in_place = in_place ? 1 : 0};
-    const Activations form = part_form(mode, w);
+    const Activations form = input_form(mode, w);
     const Inputs in = inputs.prepare_gathered(stream, form, w, x, gathered, most, inner.rotated, inner.by_matrix);
     const Inputs::Entry& entry = in.of(form, w);
     return PreparedRows{reinterpret_cast<const uint8_t*>(entry.data), static_cast<int32_t>(entry.stride)};
@@ -139,7 +139,7 @@ void ExpertMemory::run(Stream& stream, InputBuffers& inputs, const RouteMemory& 
     if (own.size() == 0) return;
     PackedMatrix like = w.weight;
     like.rows = own.size();
-    project_parts(stream, in, part_form(mode, w),
+    project_parts(stream, in, input_form(mode, w),
                   {.like = like,
                    .parts = {.matrices = inner.matrices, .count = experts, .begins = at.offsets, .rows = at.counts},
                    .most_parts = std::min(experts, chosen),
@@ -156,12 +156,12 @@ void ExpertMemory::run(Stream& stream, InputBuffers& inputs, const RouteMemory& 
   const PreparedRows in = prepare(first, layer.first, args.x, false);
   // Kernels for many rows multiply one matrix at a time.
   const bool together = args.gated && have_one_format(args) &&
-                        !takes_many_part_rows(stream.facts(), first.weight, part_form(mode, first), usual);
+                        !takes_many_part_rows(stream.facts(), first.weight, input_form(mode, first), usual);
   if (together) {
     run(first, layer.together, in, hidden, true, false, true);
   } else {
     if (args.gated) {
-      const bool same_form = part_form(mode, any.up) == part_form(mode, first);
+      const bool same_form = input_form(mode, any.up) == input_form(mode, first);
       run(any.up, layer.up, same_form ? in : prepare(any.up, layer.up, args.x, false), hidden, false, false, false);
     }
     run(first, layer.first, in, hidden, false, args.gated, true);

@@ -253,7 +253,7 @@ InputBuffers::HeadInputs InputBuffers::prepare_heads(Stream& stream, Activations
   const int cols = any.weight.cols;
   HeadInputs inputs{{}, head_rows(1, rows)};
   late_ = {};
-  const Activations form = part_form(mode, any);
+  const Activations form = input_form(mode, any);
   const Inputs::Entry to = *inputs.first.add({form, nullptr, region(form), prepared_stride(form, cols)});
   const Rows columns = heads.x.columns(0, cols);
   const PreparedFrom from{

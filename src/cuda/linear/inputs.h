@@ -34,10 +34,6 @@ namespace quire::cuda {
 
 // Whether inputs of linears can have this form.
 constexpr bool has_input_form(Activations form) { return form != Activations::kInt8x2; }
-// The form for the linears of experts and of heads, which have no kernels for rows of E4M3.
-constexpr Activations part_form(Activations mode, const Linear& w) {
-  return input_form(mode == Activations::kFp8 ? Activations::kBf16 : mode, w);
-}
 // Of kF32 and kBf16.
 constexpr int input_terms(Activations form) { return form == Activations::kF32 ? 3 : 1; }
 constexpr size_t prepared_block_bytes(Activations form) {

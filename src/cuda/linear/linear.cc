@@ -261,7 +261,7 @@ void project_heads(Stream& stream, InputBuffers& inputs, const HeadProjections& 
     parts.push_back({panels_at(w.weight), nullptr, w.bias.data(), nullptr, part_factor(w.weight), 1});
   }
   const Linear& any = heads.matrices[0];
-  const Activations form = part_form(mode, any);
+  const Activations form = input_form(mode, any);
   const auto count = own.size();
   PreparedRows x = prepared_rows(in.first.of(form, any));
   x.data += ptrdiff_t{own.begin} * in.padded_rows * x.stride;

@@ -10,7 +10,7 @@ namespace quire::cuda {
 // Whether rows of E4M3 can be multiplied as such.
 inline bool has_fp8_products(const DeviceFacts& facts) { return facts.major == 9; }
 
-// For one part, not gated. All matrices of the work fulfil takes_fp8().
+// Not gated. All matrices of the work fulfil takes_fp8().
 void launch_fp8(Stream& stream, const LinearLaunch& launch);
 
 }  // namespace quire::cuda

@@ -37,7 +37,9 @@ struct Mixture {
   Nonlinearity f = Nonlinearity::kSilu;
   float scale = 1;
   bool accumulate = false;
-  bool int8_rows = false;  // in place of the types: int8, made for whole rows of it
+  // In place of the types.
+  bool int8_rows = false;  // int8, made for whole rows of it
+  bool fp8 = false;        // E4M3, a scale for 128 inputs
 };
 
 // The same experts in the host's memory and on the device.
@@ -67,7 +69,9 @@ class Experts {
            Linear& on_host, Linear& on_device) {
     const testing::Weights int8{
         "Int8", {.codes = Codes::kI8, .scale = ScaleKind::kF32, .group = 1 << 16}, 1, std::nullopt};
+    const testing::Weights fp8{"fp8", {.codes = Codes::kE4M3, .scale = ScaleKind::kF32, .group = 128}, 1, std::nullopt};
     matrices_.push_back(m.int8_rows ? testing::random_matrix(int8, rows, cols, random)
+                        : m.fp8     ? testing::random_matrix(fp8, rows, cols, random)
                                     : testing::random_matrix(type, rows, cols, random));
     on_host.int8_rows = on_device.int8_rows = m.int8_rows;
     float& factor = matrices_.back().matrix.factor;
@@ -102,6 +106,7 @@ class CudaExperts : public ::testing::Test {
     limits.inputs = {{rows, m.hidden}};
     limits.forms.transforms = m.transformed;
     limits.forms.int8_rows = m.int8_rows;
+    limits.forms.fp8 = m.fp8;
     limits.experts = {m.experts, m.used, m.hidden, m.inner};
     return limits;
   }
@@ -177,13 +182,15 @@ TEST_F(CudaExperts, AreTheHostsButForRounding) {
        .down = TensorType::NVFP4,
        .unlike_factors = true},
       {.hidden = 256, .gate = TensorType::Q6_K, .up = TensorType::Q6_K, .own_factors = true},
+      {.hidden = 256, .inner = 160, .biased = true, .fp8 = true},
   };
   for (const Mixture& m : mixtures) {
     const int rows = 9;
     CpuBackend backend(reference_kernels(), team);
     const Experts experts(*device_, backend, m, random);
     const std::vector<float> x = random_rows(rows, m.hidden, random), scores = random_rows(rows, m.experts, random);
-    for (const Activations mode : {Activations::kBf16, Activations::kF32, Activations::kInt8}) {
+    for (const Activations mode : {Activations::kBf16, Activations::kF32, Activations::kInt8, Activations::kFp8}) {
+      if (mode == Activations::kFp8 && !m.fp8) continue;
       // The CPU rounds inputs for the gate alone.
       const bool forms_differ = mode == Activations::kInt8 && m.up == TensorType::F16;
       const auto ops = backend.operations(forms_differ ? Activations::kF32 : mode, limits_of(m, rows));
@@ -232,6 +239,7 @@ TEST_F(CudaExperts, GiveARowTheSameBitsInPrompts) {
       {.gate = TensorType::NVFP4, .up = TensorType::NVFP4, .down = TensorType::Q8_0, .unlike_factors = true},
       {.up = TensorType::MXFP4, .down = TensorType::Q4_1, .gated = false, .transformed = true},
       {.biased = true, .int8_rows = true},
+      {.transformed = true, .fp8 = true},
   };
   int count = 0;
   for (Mixture m : mixtures) {
@@ -243,7 +251,7 @@ TEST_F(CudaExperts, GiveARowTheSameBitsInPrompts) {
     std::vector<float> scores = random_rows(most, m.experts, random);
     for (size_t row = 0; row < static_cast<size_t>(most); ++row)
       scores[row * static_cast<size_t>(m.experts) + 2] += 100;
-    const Activations mode = m.int8_rows ? Activations::kInt8 : Activations::kBf16;
+    const Activations mode = m.int8_rows ? Activations::kInt8 : m.fp8 ? Activations::kFp8 : Activations::kBf16;
     static_cast<EmulatedDevice&>(*device_).reset_counters();
     const std::vector<float> all = on_device(m, experts, x, scores, most, mode, most);
     const auto counters = static_cast<EmulatedDevice&>(*device_).counters();

@@ -387,14 +387,18 @@ TEST_F(CudaLinear, ProjectsSeveralMatricesTogether) {
 TEST_F(CudaLinear, ProjectsHeads) {
   std::mt19937 random(5);
   const int heads = 3, outputs = 20, y_step = 22;
-  for (const auto [rows, cols] : {std::array{10, 48}, std::array{70, 512}}) {  // by warps, and by warpgroups
+  const testing::Weights fp8{"fp8", {.codes = Codes::kE4M3, .scale = ScaleKind::kF32, .group = 128}, 1, std::nullopt};
+  // By warps, by warpgroups, and rows of E4M3.
+  for (const auto [rows, cols, form] : {std::tuple{10, 48, Activations::kBf16}, std::tuple{70, 512, Activations::kBf16},
+                                        std::tuple{11, 160, Activations::kFp8}}) {
     const int x_step = cols + 2;
     const std::vector<float> x = random_rows(rows, heads * x_step, random);
     std::vector<testing::OwnedMatrix> matrices;
     std::vector<PlacedMatrix> placed;
     std::vector<Linear> linears;
     for (int h = 0; h < heads; ++h) {
-      matrices.push_back(testing::random_matrix(TensorType::BF16, outputs, cols, random));
+      matrices.push_back(form == Activations::kFp8 ? testing::random_matrix(fp8, outputs, cols, random)
+                                                   : testing::random_matrix(TensorType::BF16, outputs, cols, random));
       placed.emplace_back(*device_, matrices.back().matrix);
       linears.push_back({.weight = placed.back().matrix});
     }
@@ -403,7 +407,7 @@ TEST_F(CudaLinear, ProjectsHeads) {
     InputBuffers inputs(*device_, {&need, 1}, {});
     project_heads(stream_, inputs,
                   {.matrices = linears, .x = in.rows(), .x_step = x_step, .y = out.rows(), .y_step = y_step}, rows,
-                  Activations::kBf16);
+                  form);
     stream_.finish();
     const std::vector<float> got = out.values();
     for (int h = 0; h < heads; ++h) {
@@ -412,8 +416,9 @@ TEST_F(CudaLinear, ProjectsHeads) {
         const auto begin = x.begin() + r * heads * x_step + h * x_step;
         of_head.insert(of_head.end(), begin, begin + cols);
       }
-      const std::vector<float> expected = run({.w = &matrices[static_cast<size_t>(h)].matrix}, Activations::kBf16,
-                                              of_head, rows, 0, {.kernel = LinearKernel::kRows});
+      const LinearKernel kernel = form == Activations::kBf16 ? LinearKernel::kRows : LinearKernel::kUsual;
+      const std::vector<float> expected =
+          run({.w = &matrices[static_cast<size_t>(h)].matrix}, form, of_head, rows, 0, {.kernel = kernel});
       for (int r = 0; r < rows; ++r) {
         ASSERT_EQ(std::memcmp(&got[r * heads * y_step + h * y_step], &expected[r * outputs], sizeof(float) * outputs),
                   0)

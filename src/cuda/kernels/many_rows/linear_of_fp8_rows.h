@@ -27,7 +27,9 @@ namespace quire::cuda {
 // and the ranges, which begin at multiples of a chunk, are added in order; the row's scale, a power of two, then multiplies the sum.
 // The matrix unit keeps fewer digits of a sum than float32 has, so few products are added there: those of 128 inputs if they have one
 // scale, else those of 32 (DeepSeek-V3, arXiv 2412.19437, section 3.3.2, adds 128 too).
-template <int kOfColumns, int kTogether>
+//
+// kOfParts: for_tiles().
+template <int kOfColumns, int kTogether, bool kOfParts = false>
 struct LinearOfFp8Rows {
   static constexpr const char* kName = "linear_of_fp8_rows";
   static constexpr bool kWaits = true;
@@ -50,19 +52,18 @@ struct LinearOfFp8Rows {
     for (int b = 0; b < kChunkBlocks; ++b) load_swizzled<Codes::kE4M3>(Chunks::own_codes(stage), b, to.a[b]);
   }
 
-  DEVICE void operator()() const {
-    RowTile tile = tile_of_block<kPanels, kColumns>(tiles);
-    const LinearMatrix& m = find_matrix(work, tile.panel, kPanels);
+  DEVICE void multiply(const LinearMatrix& m, const LinearPart& part, const RowTile& tile) const {
     const WeightShape& w = m.w;
     const int g = lane() / 4, i = lane() % 4;
     const int own = tile.panel + warp(), panels = panels_of(w);
-    const auto own_panel = m.data + static_cast<ptrdiff_t>(own < panels ? own : 0) * w.panel_bytes;
+    const auto own_panel = part.data + static_cast<ptrdiff_t>(own < panels ? own : 0) * w.panel_bytes;
 
     const int begin = Chunks::first_chunk(w.blocks, tile.range_begin),
               end = Chunks::first_chunk(w.blocks, tile.range_end);
-    const Chunks chunks(work.x, tile.row, work.rows, w, own_panel, swizzled_codes<Codes::kE4M3>(16 * lane()), end);
+    const PreparedRows x{part.x, work.x.stride};
+    const Chunks chunks(x, tile.row, part.rows, w, own_panel, swizzled_codes<Codes::kE4M3>(16 * lane()), end);
     chunks.prefetch_codes(begin);
-    wait_previous();
+    if constexpr (!kOfParts) wait_previous();
 
     int stage = 0, next_stage = kStages - 1;
     UNROLL
@@ -173,13 +174,18 @@ struct LinearOfFp8Rows {
       UNROLL
       for (int e = 0; e < 2; ++e) {
         const int row = tile.row + n / 4 * 8 + 2 * i + e;
-        if (row >= work.rows) continue;
+        if (row >= part.rows) continue;
         const float scale =
-            cast<const float>(work.x.data + (static_cast<ptrdiff_t>(row) * work.x.stride + w.blocks * kFp8Block))[0];
+            cast<const float>(part.x + (static_cast<ptrdiff_t>(row) * work.x.stride + w.blocks * kFp8Block))[0];
         total[n + e] *= scale, total[n + 2 + e] *= scale;
       }
     }
-    write_tile<kPanels, kColumns, kThreads>(m, only_part(work, m), tiles, tile, total, [] { sync_block(); });
+    write_tile<kPanels, kColumns, kThreads>(m, part, tiles, tile, total, [] { sync_block(); });
+  }
+
+  DEVICE void operator()() const {
+    for_tiles<LinearOfFp8Rows, kOfParts>(
+        *this, [this](const LinearMatrix& m, const LinearPart& part, const RowTile& tile) { multiply(m, part, tile); });
   }
 };
 

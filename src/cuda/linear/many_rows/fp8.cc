@@ -5,11 +5,18 @@
 namespace quire::cuda {
 namespace {
 
-template <int kTogether>
+template <int kColumns, int kTogether>
 void launch_columns(Stream& stream, const LinearLaunch& launch) {
-  if (launch.usual_rows <= 8) return launch_tiles_of_rows<LinearOfFp8Rows<8, kTogether>>(stream, launch);
-  if (launch.usual_rows <= 64) return launch_tiles_of_rows<LinearOfFp8Rows<64, kTogether>>(stream, launch);
-  launch_tiles_of_rows<LinearOfFp8Rows<128, kTogether>>(stream, launch);
+  if (launch.work.parts.matrices != nullptr)
+    return launch_tiles_of_parts<LinearOfFp8Rows<kColumns, kTogether, true>>(stream, launch);
+  launch_tiles_of_rows<LinearOfFp8Rows<kColumns, kTogether>>(stream, launch);
+}
+
+template <int kTogether>
+void launch_together(Stream& stream, const LinearLaunch& launch) {
+  if (launch.usual_rows <= 8) return launch_columns<8, kTogether>(stream, launch);
+  if (launch.usual_rows <= 64) return launch_columns<64, kTogether>(stream, launch);
+  launch_columns<128, kTogether>(stream, launch);
 }
 
 }  // namespace
@@ -17,7 +24,7 @@ void launch_columns(Stream& stream, const LinearLaunch& launch) {
 void launch_fp8(Stream& stream, const LinearLaunch& launch) {
   const WeightShape& w = launch.work.matrices[0].w;
   const bool chunk_has_one_scale = w.group_blocks % 4 == 0 || w.group_blocks >= w.blocks;
-  chunk_has_one_scale ? launch_columns<4>(stream, launch) : launch_columns<1>(stream, launch);
+  chunk_has_one_scale ? launch_together<4>(stream, launch) : launch_together<1>(stream, launch);
 }
 
 }  // namespace quire::cuda

@@ -7,16 +7,15 @@ namespace {
 
 template <int kColumns>
 void launch_int8_columns(Stream& stream, const LinearLaunch& launch) {
+  if (launch.work.parts.matrices != nullptr)
+    return launch_tiles_of_parts<LinearOfInt8Rows<kColumns, true>>(stream, launch);
   launch_tiles_of_rows<LinearOfInt8Rows<kColumns>, FinishSums<true>>(stream, launch);
 }
 
 }  // namespace
 
 void launch_many_int8_rows(Stream& stream, const LinearLaunch& launch) {
-  const bool parts = launch.work.parts.matrices != nullptr;
   const int columns = launch.variant.columns > 0 ? launch.variant.columns : launch.usual_rows <= 64 ? 64 : 128;
-  if (parts && columns == 64) return launch_tiles_of_parts<LinearOfInt8Rows<64, true>>(stream, launch);
-  if (parts) return launch_tiles_of_parts<LinearOfInt8Rows<128, true>>(stream, launch);
   if (columns == 64) return launch_int8_columns<64>(stream, launch);
   if (columns == 128) return launch_int8_columns<128>(stream, launch);
   launch_int8_columns<256>(stream, launch);
