@@ -63,11 +63,12 @@ def replicas(running):
     return running
 
 
+# Its circuit breaker would leave a replica that refused requests while it drained alone for 60 s.
 def vllm_router(policy, replicas, port, folder):
     flags = ["--kv-event-model", "smollm2", *[f"--kv-event-source={r.url}={r.events}" for r in replicas]] if policy == "kv_aware" else []
     return [program("vllm-router"), "--host", "127.0.0.1", "--port", port, "--prometheus-port", free_port(), "--policy", policy,
             "--worker-startup-check-interval", 1, "--health-check-interval-secs", 1, "--health-failure-threshold", 1,
-            "--health-success-threshold", 1, *flags, "--worker-urls", *[r.url for r in replicas]]  # fmt: skip
+            "--health-success-threshold", 1, "--cb-timeout-duration-secs", 5, *flags, "--worker-urls", *[r.url for r in replicas]]  # fmt: skip
 
 
 def smg(policy, replicas, port, folder):
