@@ -52,7 +52,8 @@ class SimulatedReplica {
   size_t requests() const { return running_.size() + waiting_.size(); }
   bool stepping() const { return stepping_; }
 
-  // Begins a step and returns the seconds that it takes if nothing slows it down; nothing if there is nothing to do. Not while one is under way.
+  // Begins a step and returns the seconds that it takes if nothing slows it down; nothing if there is nothing to do. Not
+  // while one is under way.
   std::optional<double> begin_step(double now);
   // The step has ended after so many seconds: what that means for requests is added to `progress`.
   void end_step(double seconds, std::vector<JobProgress>& progress);

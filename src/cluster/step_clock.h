@@ -11,8 +11,8 @@
 
 namespace quire {
 
-// Steps under way run at full speed as long as there are at most `at_once`; of more each has an equal share of that. All have the same speed, so
-// the one with the least work left ends next, and the clock counts the work that a step has done since the start: `work` seconds of its own.
+// Steps under way run at full speed as long as there are at most `at_once`; of more each has an equal share of that. So all have
+// the same speed, and the clock counts the seconds of work that a step would have done that was always under way.
 class StepClock {
  public:
   explicit StepClock(double at_once) : at_once_(at_once) {}
@@ -29,7 +29,7 @@ class StepClock {
   size_t end(double now) {
     const Step step = steps_.top();
     advance(now);
-    work_ = step.until;  // but for rounding it is
+    work_ = step.until;  // which it is, but for rounding
     steps_.pop();
     return step.replica;
   }

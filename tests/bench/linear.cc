@@ -2,7 +2,8 @@
 //
 //   bench_linear [DEVICE [TYPE[/ACTIVATIONS][,...] [ROWS[,ROWS...] [HIDDEN INNER]]]]
 //
-// DEVICE: as for --device (cuda); TYPE: as GGUF writes it (BF16, Q4_0), FP8: E4M3 with a scale for 128 inputs, or W8A8: int8 with a scale for each output, made for int8 inputs; ACTIVATIONS: as for --activations (bf16). Prints, for the
+// DEVICE: as for --device (cuda); TYPE: as GGUF writes it (BF16, Q4_0), FP8: E4M3 with a scale for 128 inputs, or W8A8: int8 with a scale
+// for each output, made for int8 inputs; ACTIVATIONS: as for --activations (bf16). Prints, for the
 // linears of a layer of Llama's 8B shape, or of another, the time of a call, the bytes of weights per second and the products. Weights take turns, so that they come from memory. Then
 // compares rows that were computed one by one with the same rows in steps of 8, 64 and 300, bit for bit. A device that chooses between kernels
 // (Backend::tune()) then measures them, and both is done again with those that it chose.

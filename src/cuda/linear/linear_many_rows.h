@@ -11,8 +11,8 @@ constexpr bool has_many_rows_of_halves(Codes codes) {
          codes == Codes::kFloat4;
 }
 
-// Whether products of warpgroups can multiply so many rows of a kind, and are faster; rows of E4M3 have no other kernels. Of gated matrices, one
-// after the other.
+// Whether products of warpgroups can multiply so many rows of a kind, and are faster; rows of E4M3 have no other kernels. Of gated
+// matrices, one after the other.
 bool takes_many_rows(const DeviceFacts& facts, const LaunchKind& kind, int rows);
 
 // Not gated; all matrices of the work fulfil takes_many_rows().

@@ -111,8 +111,8 @@ struct Bf16Tiles {
     }
   }
 
-  // What a thread of the computing warpgroups does. ahead: LinearWork's. came(chunk) returns when the inputs of a chunk are in their stage; done(chunk):
-  // the warp reads them no more.
+  // What a thread of the computing warpgroups does. ahead: LinearWork's. came(chunk) returns when the inputs of a chunk are in
+  // their stage; done(chunk): the warp reads them no more.
   template <class Came, class Done>
   DEVICE static void compute(const LinearPart& matrix, int ahead, const RowTiles& tiles, const LinearMatrix& m,
                              const Tile& tile, const Came& came, const Done& done) {

@@ -14,8 +14,8 @@
 
 namespace quire::cuda {
 
-// A block has kPanels panels, one for each warp, and kColumns rows of inputs. A stage of shared memory has the inputs of a chunk, 128 bytes
-// of each row, and then each panel's codes.
+// A block has kPanels panels, one for each warp, and kColumns rows of inputs. A stage of shared memory has the inputs of a
+// chunk, 128 bytes of each row, and then each panel's codes.
 template <int kColumns, Codes kCodes>
 struct ByteChunks {
   static constexpr int kThreads = 256, kPanels = kThreads / 32, kStages = 4;

@@ -14,8 +14,8 @@
 
 namespace quire::cuda {
 
-// Adds the ranges of a linear in order, four outputs of a thread: blocks (outputs / (4 kThreads), rows). kInt8: they are integers, of
-// LinearOfInt8Rows.
+// Adds the ranges of a linear in order, four outputs of a thread: blocks (outputs / (4 kThreads), rows). kInt8: they are
+// integers, of LinearOfInt8Rows.
 template <bool kInt8>
 struct FinishSums {
   static constexpr const char* kName = kInt8 ? "finish_int8_sums" : "finish_sums";

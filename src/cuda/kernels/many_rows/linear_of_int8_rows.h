@@ -17,12 +17,12 @@
 
 namespace quire::cuda {
 
-// As LinearOfManyRows, by ByteChunks. Products of integers are exact, and a result has one scale: so nothing is done between the products of
-// all its inputs, which run one after the other.
+// As LinearOfManyRows, by ByteChunks. Products of integers are exact, and a result has one scale, so nothing is done between the
+// products of all its inputs.
 //
-// A product adds over the bytes of 32 inputs of a row in the order in which they lie in memory: byte 8 i + 4 h + c of a prepared row has the input
-// that lane 4 g + i has as byte c of word h of its codes (kernels/int8/codes.h). As words of the product, lane 4 g + i needs those of bytes
-// 4 i .. 4 i + 3, and then of 16 bytes further: lines i and 4 + i of the eight lines of 64 bytes that a block of a panel is.
+// A product adds over 32 inputs of a row in the order in which they lie in memory. Byte 8 i + 4 h + c of a prepared row is the
+// input that lane 4 g + i has as byte c of word h of its codes (kernels/int8/codes.h). For the product, lane 4 g + i needs
+// the weights of bytes 4 i .. 4 i + 3 and of those 16 further on: lines i and 4 + i of a panel's block, of eight with 64 bytes.
 //
 // kOfParts: for_tiles().
 template <int kOfColumns, bool kOfParts = false>
@@ -37,8 +37,8 @@ struct LinearOfInt8Rows {
   LinearWork work;
   RowTiles tiles;
 
-  // Lines lie in order. Of the third and fourth of each four, halves are exchanged: so the four i's and eight g's of a warp read from different
-  // banks.
+  // Lines lie in order. Of the third and fourth of each four, halves are exchanged: so the four i's and eight g's of a warp read
+  // from different banks.
   DEVICE static int place(int line, int byte) { return 64 * line + (byte ^ line % 4 / 2 * 32); }
 
   struct Fragments {
@@ -85,7 +85,7 @@ struct LinearOfInt8Rows {
     for (int32_t& v : total) v = 0;
     hold_products(total);
 
-    // next: what the chunk before has multiplied by. When its products are done, and those of all warps, its memory is filled again.
+    // next: what the chunk before was multiplied by. When all warps are done with that chunk, its memory is filled again.
     const auto multiply_chunk = [&](int chunk, const Fragments& now, Fragments& next) {
       fence_products();
       UNROLL

@@ -26,7 +26,8 @@ namespace quire::cuda {
 // The bits are those of LinearOfRows: the steps, their order and the ranges are the same, and a product of a warpgroup has the
 // bits of multiply_bf16().
 //
-// kHalves: groups are 16 inputs, so that each half of a block is multiplied for itself, with zeros in place of the other. kOfParts: for_tiles().
+// kHalves: groups are 16 inputs, so that each half of a block is multiplied for itself, with zeros in place of the other.
+// kOfParts: for_tiles().
 template <Codes kCodes, bool kHalves, ScaleForm kForm, bool kOfParts = false>
 struct LinearOfManyRows {
   static constexpr const char* kName = "linear_of_many_rows";

@@ -11,7 +11,7 @@
 
 namespace quire::cuda {
 
-// A launch has panel_tiles x row_tiles blocks; for parts, such as experts, so many for each, where blocks z is the part, and a block goes
+// A launch has panel_tiles x row_tiles blocks. For parts, such as experts, it has so many for each (find_part()), and a block goes
 // on with every row_tiles-th tile of rows. With partials, blocks z = 0 .. kSplits - 1 have one range each and leave its sums
 // there, [kSplits][rows][outputs of all matrices], as bits of float or int32_t, for FinishSums. Otherwise a block has all ranges.
 struct RowTiles {
@@ -45,8 +45,8 @@ DEVICE LinearPart only_part(const LinearWork& work, const LinearMatrix& m) {
   return {m.data, nullptr, work.x.data, m.y, nullptr, work.rows};
 }
 
-// Calls multiply(matrix, part, tile) for each tile of the block, of a kernel that has `work` and `tiles`. kOfParts: the launch has parts. Which rows they have, an
-// earlier launch has found.
+// Calls multiply(matrix, part, tile) for each tile of the block, of a kernel that has `work` and `tiles`. kOfParts: the launch has
+// parts. Which rows they have, an earlier launch has found, and it is waited for.
 template <class Kernel, bool kOfParts, class Multiply>
 DEVICE void for_tiles(const Kernel& kernel, const Multiply& multiply) {
   RowTile tile = tile_of_block<Kernel::kPanels, Kernel::kColumns>(kernel.tiles);
