@@ -42,7 +42,6 @@ class Simulation {
     result_.requests.resize(inputs.workload.requests.size());
     jobs_.resize(result_.requests.size());
     places_.resize(result_.requests.size());
-    begun_.resize(replicas_.size());
   }
 
   SimulationResult run() && {
@@ -107,17 +106,14 @@ class Simulation {
 
   void begin_step(size_t replica) {
     if (replicas_[replica]->stepping()) return;
-    const auto seconds = replicas_[replica]->begin_step(now_);
-    if (!seconds) return;
-    begun_[replica] = now_;
-    steps_.begin(now_, *seconds, replica);
+    if (const auto seconds = replicas_[replica]->begin_step(now_)) steps_.begin(now_, *seconds, replica);
   }
 
-  void end_step(size_t replica) {
+  void end_step(const StepClock::Ended& step) {
     progress_.clear();
-    replicas_[replica]->end_step(now_ - begun_[replica], progress_);
-    for (const JobProgress& p : progress_) take(p, replica);
-    begin_step(replica);
+    replicas_[step.replica]->end_step(step.seconds, progress_);
+    for (const JobProgress& p : progress_) take(p, step.replica);
+    begin_step(step.replica);
   }
 
   void take(const JobProgress& p, size_t replica) {
@@ -158,7 +154,6 @@ class Simulation {
   std::vector<SimulatedJob> jobs_;  // by request, on their way
   std::vector<size_t> places_;      // by request: the replica that has it
   std::vector<int> loads_;          // by replica: requests
-  std::vector<double> begun_;       // by replica: when its step began
   StepClock steps_;                 // under way
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<JobProgress> progress_;

@@ -20,18 +20,22 @@ class StepClock {
   // A step that takes so many seconds at full speed. now: not before any earlier call's.
   void begin(double now, double seconds, size_t replica) {
     advance(now);
-    steps_.push({work_ + seconds, ++begun_, replica});
+    steps_.push({work_ + seconds, ++begun_, replica, now});
   }
   bool empty() const { return steps_.empty(); }
   // When the next one ends, if no other begins before. Not if it is empty.
   double next() const { return now_ + std::max(0.0, steps_.top().until - work_) / speed(); }
-  // Ends it, at the time `now`, and returns whose it is.
-  size_t end(double now) {
+  struct Ended {
+    size_t replica;
+    double seconds;  // that the step took
+  };
+  // Ends it, at the time `now`.
+  Ended end(double now) {
     const Step step = steps_.top();
     advance(now);
     work_ = step.until;  // which it is, but for rounding
     steps_.pop();
-    return step.replica;
+    return {step.replica, now - step.began};
   }
 
  private:
@@ -39,6 +43,7 @@ class StepClock {
     double until = 0;     // of work_
     uint64_t number = 0;  // orders steps that end at the same time
     size_t replica = 0;
+    double began = 0;
     bool operator>(const Step& other) const { return std::pair{until, number} > std::pair{other.until, other.number}; }
   };
 

@@ -12,15 +12,18 @@ namespace {
 // What a kernel reads in registers that a product holds: a NaN that no sum makes.
 constexpr uint32_t kHeldRegister = 0x7FA0DEAD;
 
+// registers: `count` of float or int32_t.
 bool is_held(const void* registers, size_t count) {
-  std::vector<uint32_t> words(count);
-  std::memcpy(words.data(), registers, count * sizeof(uint32_t));
-  return std::ranges::all_of(words, [](uint32_t word) { return word == kHeldRegister; });
+  const auto* const bytes = static_cast<const std::byte*>(registers);
+  for (size_t i = 0; i < count; ++i)
+    if (std::memcmp(bytes + i * sizeof kHeldRegister, &kHeldRegister, sizeof kHeldRegister) != 0) return false;
+  return true;
 }
 
 void hold(void* registers, size_t count) {
-  const std::vector<uint32_t> words(count, kHeldRegister);
-  std::memcpy(registers, words.data(), count * sizeof(uint32_t));
+  auto* const bytes = static_cast<std::byte*>(registers);
+  for (size_t i = 0; i < count; ++i)
+    std::memcpy(bytes + i * sizeof kHeldRegister, &kHeldRegister, sizeof kHeldRegister);
 }
 
 // The rows of a, [16][16] of bf16 or [16][32] of E4M3.

@@ -74,8 +74,13 @@ DEVICE int nth_with_rows(const LinearParts& parts, int n) {
   return -1;
 }
 
+// Of a launch without parts, not gated.
+DEVICE LinearPart only_part(const LinearWork& work, const LinearMatrix& m) {
+  return {m.data, nullptr, work.x.data, m.y, nullptr, work.rows};
+}
 DEVICE LinearPart find_part(const LinearWork& work, const LinearMatrix& m) {
-  LinearPart part{m.data, m.up, work.x.data, m.y, nullptr, work.rows};
+  LinearPart part = only_part(work, m);
+  part.up = m.up;
   const LinearParts& parts = work.parts;
   if (parts.matrices == nullptr) return part;
   const bool routed = parts.rows != nullptr;

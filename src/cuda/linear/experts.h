@@ -43,7 +43,7 @@ class ExpertMemory {
   struct Layer {
     std::byte* memory = nullptr;
     Inner together;         // gate with up, if they have one format
-    Inner first, up, down;  // first: gate, or up if there is none
+    Inner first, up, down;  // first: the gate; without one, up
   };
   const Layer& layer_of(InputBuffers& inputs, const ExpertArgs& args, RankNumber number);
 

@@ -92,7 +92,7 @@ class SharedPages {
   void keep_finished(PrefixTree::Node node);
   // Stores the nodes that keep_finished() was given.
   void store_finished();
-  // Stores what is next to be evicted, until `units` units are free or stored, or until the time is over.
+  // Stores the units that would be evicted next, until `units` are free or stored, or the time is over.
   void store_ahead(int units, Clock::time_point until);
 
   void add_stats(EngineStats& stats) const;

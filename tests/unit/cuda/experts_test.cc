@@ -38,7 +38,7 @@ struct Mixture {
   float scale = 1;
   bool accumulate = false;
   // In place of the types.
-  bool int8_rows = false;  // int8, made for whole rows of it
+  bool int8_rows = false;  // int8, for inputs of int8 with one scale a row
   bool fp8 = false;        // E4M3, a scale for 128 inputs
 };
 
@@ -67,11 +67,8 @@ class Experts {
  private:
   void add(Device& device, Backend& host, const Mixture& m, TensorType type, int rows, int cols, std::mt19937& random,
            Linear& on_host, Linear& on_device) {
-    const testing::Weights int8{
-        "Int8", {.codes = Codes::kI8, .scale = ScaleKind::kF32, .group = 1 << 16}, 1, std::nullopt};
-    const testing::Weights fp8{"fp8", {.codes = Codes::kE4M3, .scale = ScaleKind::kF32, .group = 128}, 1, std::nullopt};
-    matrices_.push_back(m.int8_rows ? testing::random_matrix(int8, rows, cols, random)
-                        : m.fp8     ? testing::random_matrix(fp8, rows, cols, random)
+    matrices_.push_back(m.int8_rows ? testing::random_matrix(testing::int8_row_weights(), rows, cols, random)
+                        : m.fp8     ? testing::random_matrix(testing::fp8_weights(), rows, cols, random)
                                     : testing::random_matrix(type, rows, cols, random));
     on_host.int8_rows = on_device.int8_rows = m.int8_rows;
     float& factor = matrices_.back().matrix.factor;

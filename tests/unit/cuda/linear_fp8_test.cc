@@ -29,11 +29,6 @@ using testing::PlacedRows;
 using testing::random_rows;
 using testing::reference;
 
-testing::Weights fp8_weights(int group, ScaleKind scale) {
-  PanelFormat format{.codes = Codes::kE4M3, .scale = scale, .group = group};
-  return {.name = "fp8", .format = format};
-}
-
 class CudaFp8 : public ::testing::Test {
  protected:
   std::unique_ptr<Device> device_ = open(0);
@@ -60,7 +55,7 @@ TEST_F(CudaFp8, IsTheCpusButForTheOrderOfSums) {
   std::mt19937 random(1);
   for (const Fp8Shape& s : kFp8Shapes) {
     for (const bool gated : {false, true}) {
-      const testing::Weights kind = fp8_weights(s.group, s.scale);
+      const testing::Weights kind = testing::fp8_weights(s.group, s.scale);
       const auto w = testing::random_matrix(kind, s.outputs, s.cols, random),
                  up = testing::random_matrix(kind, s.outputs, s.cols, random);
       const int rows = 3;
@@ -83,7 +78,7 @@ TEST_F(CudaFp8, HasTheSameBitsForAnyNumberOfRows) {
   std::mt19937 random(2);
   for (const Fp8Shape& s : kFp8Shapes) {
     if (testing::kAddressSanitizer && s.cols > 1000) continue;
-    const auto w = testing::random_matrix(fp8_weights(s.group, s.scale), s.outputs, s.cols, random);
+    const auto w = testing::random_matrix(testing::fp8_weights(s.group, s.scale), s.outputs, s.cols, random);
     const int most = s.cols > 1000 ? 131 : 66;
     const std::vector<float> x = random_rows(most, s.cols, random);
     const std::vector<float> all = run({.w = &w.matrix}, x, most);

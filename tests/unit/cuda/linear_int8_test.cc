@@ -131,11 +131,6 @@ std::vector<float> with_extremes(std::vector<float> x, int cols) {
   return x;
 }
 
-// Codes of one scale for a row.
-testing::Weights whole_rows() {
-  return {"Int8", {.codes = Codes::kI8, .scale = ScaleKind::kF32, .group = 1 << 16}, 1, std::nullopt};
-}
-
 // All kernels for so many whole rows.
 std::vector<LinearVariant> kernels_for(int rows) {
   std::vector<LinearVariant> all{{.kernel = LinearKernel::kRows}, {.kernel = LinearKernel::kTiles}};
@@ -152,7 +147,7 @@ TEST_F(CudaLinearInt8, MultipliesWholeRowsAndTheirOutliers) {
   for (const auto [rows, outputs, cols] :
        {std::array{6, 37, 77}, std::array{6, 37, 1100}, std::array{35, 37, 300}, std::array{140, 150, 1100}}) {
     if (testing::kAddressSanitizer && rows > 100) continue;
-    const auto weights = testing::random_matrix(whole_rows(), outputs, cols, random);
+    const auto weights = testing::random_matrix(testing::int8_row_weights(), outputs, cols, random);
     ASSERT_TRUE(takes_int8_rows(weights.matrix));
     const std::vector<float> x = with_extremes(random_rows(rows, cols, random), cols);
     for (const float threshold : {kNoOutliers, 2.5f, 0.5f}) {
@@ -170,8 +165,8 @@ TEST_F(CudaLinearInt8, MultipliesWholeRowsAndTheirOutliers) {
 TEST_F(CudaLinearInt8, GatesWholeRows) {
   std::mt19937 random(9);
   const int rows = 40, outputs = 24, cols = 160;
-  const auto w = testing::random_matrix(whole_rows(), outputs, cols, random),
-             up = testing::random_matrix(whole_rows(), outputs, cols, random);
+  const auto w = testing::random_matrix(testing::int8_row_weights(), outputs, cols, random),
+             up = testing::random_matrix(testing::int8_row_weights(), outputs, cols, random);
   const std::vector<float> x = random_rows(rows, cols, random);
   Case c{.w = &w.matrix, .up = &up.matrix, .threshold = 2.5f};
   c.bias = random_rows(1, outputs, random), c.up_bias = random_rows(1, outputs, random);
@@ -330,7 +325,7 @@ TEST(CudaLinearInt8Counters, OfWholeRowsReadInputsOnceForEach128Outputs) {
   Stream stream(device, false);
   std::mt19937 random(10);
   const int outputs = 256, cols = 2048, rows = 128;
-  const auto weights = testing::random_matrix(whole_rows(), outputs, cols, random);
+  const auto weights = testing::random_matrix(testing::int8_row_weights(), outputs, cols, random);
   const testing::LinearCase c{.w = &weights.matrix, .threshold = kNoOutliers};
   testing::by_device(device, stream, c, Activations::kInt8Row, random_rows(rows, cols, random), rows);
   const KernelCounters counted = device.counters().at("linear_of_int8_rows");

@@ -387,7 +387,6 @@ TEST_F(CudaLinear, ProjectsSeveralMatricesTogether) {
 TEST_F(CudaLinear, ProjectsHeads) {
   std::mt19937 random(5);
   const int heads = 3, outputs = 20, y_step = 22;
-  const testing::Weights fp8{"fp8", {.codes = Codes::kE4M3, .scale = ScaleKind::kF32, .group = 128}, 1, std::nullopt};
   // By warps, by warpgroups, and rows of E4M3.
   for (const auto [rows, cols, form] : {std::tuple{10, 48, Activations::kBf16}, std::tuple{70, 512, Activations::kBf16},
                                         std::tuple{11, 160, Activations::kFp8}}) {
@@ -397,8 +396,9 @@ TEST_F(CudaLinear, ProjectsHeads) {
     std::vector<PlacedMatrix> placed;
     std::vector<Linear> linears;
     for (int h = 0; h < heads; ++h) {
-      matrices.push_back(form == Activations::kFp8 ? testing::random_matrix(fp8, outputs, cols, random)
-                                                   : testing::random_matrix(TensorType::BF16, outputs, cols, random));
+      matrices.push_back(form == Activations::kFp8
+                             ? testing::random_matrix(testing::fp8_weights(), outputs, cols, random)
+                             : testing::random_matrix(TensorType::BF16, outputs, cols, random));
       placed.emplace_back(*device_, matrices.back().matrix);
       linears.push_back({.weight = placed.back().matrix});
     }

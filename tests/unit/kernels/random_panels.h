@@ -30,6 +30,13 @@ struct Weights {
 inline Weights weights_of(TensorType type) {
   return {std::string(info(type).name), panel_format(type), panel_factor(type), type};
 }
+// One scale for a row, of up to 65,536 inputs: what takes_int8_rows().
+inline Weights int8_row_weights() {
+  return {"Int8Rows", {.codes = Codes::kI8, .scale = ScaleKind::kF32, .group = 1 << 16}};
+}
+inline Weights fp8_weights(int group = 128, ScaleKind scale = ScaleKind::kF32) {
+  return {"Fp8", {.codes = Codes::kE4M3, .scale = scale, .group = group}};
+}
 inline std::vector<Weights> all_weights() {
   std::vector<Weights> all;
   for (const TensorTypeInfo& t : tensor_types()) {

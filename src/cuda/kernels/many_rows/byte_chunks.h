@@ -6,6 +6,7 @@
 
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/codes.h"
+#include "cuda/kernels/linear.h"
 #include "cuda/kernels/many_rows/chunk_copies.h"
 #include "cuda/kernels/many_rows/row_tiles.h"
 #include "cuda/kernels/unroll.h"
@@ -38,22 +39,26 @@ struct ByteChunks {
     return shared<const uint8_t>(static_cast<size_t>(stage * kStageBytes + kInputBytes)) + warp() * kPanelBytes;
   }
 
+  Global<const uint8_t> panel;  // the warp's
+  int blocks, begin, end;       // of the matrix; the chunks of the tile's ranges
   // The copies of a thread: of rows, and 16 bytes of each block of its warp's panel.
   RowCopies<kColumns, kThreads> rows;
   Global<const uint8_t> codes;
-  int codes_to, blocks, end;  // codes_to: in the stage; blocks: of the matrix; end: the chunk after the last
+  int codes_to;  // in the stage
 
-  // panel: the warp's. place: where lane()'s 16 bytes of a block's codes lie in shared memory.
-  DEVICE ByteChunks(const PreparedRows& x, int first, int all_rows, const WeightShape& w, Global<const uint8_t> panel,
-                    int place, int end_chunk)
-      : rows(x, first, all_rows),
-        codes(panel + (w.codes + 16 * lane())),
-        codes_to(kInputBytes + warp() * kPanelBytes + place),
+  // x_stride: PreparedRows'. place: where lane()'s 16 bytes of a block's codes lie in shared memory.
+  DEVICE ByteChunks(const WeightShape& w, const LinearPart& part, const RowTile& tile, int x_stride, int place)
+      : panel(part.data +
+              static_cast<ptrdiff_t>(tile.panel + warp() < panels_of(w) ? tile.panel + warp() : 0) * w.panel_bytes),
         blocks(w.blocks),
-        end(end_chunk) {}
+        begin(first_chunk(w.blocks, tile.range_begin)),
+        end(first_chunk(w.blocks, tile.range_end)),
+        rows(PreparedRows{part.x, x_stride}, tile.row, part.rows),
+        codes(panel + (w.codes + 16 * lane())),
+        codes_to(kInputBytes + warp() * kPanelBytes + place) {}
 
   // While earlier launches finish: the codes of the first chunks.
-  DEVICE void prefetch_codes(int begin) const {
+  DEVICE void prefetch_codes() const {
     UNROLL
     for (int k = 0; k < kStages - 1; ++k) {
       const int at = begin * kPanelBytes + (k * 32 + lane()) * 64;
@@ -71,6 +76,36 @@ struct ByteChunks {
     for (int b = 0; b < kBlocks; ++b)
       copy_async<16>(to + (codes_to + b * kCodeBytes), from + (b < left ? b * kCodeBytes : 0), b < left);
     rows.start(chunk, rows.piece < 2 * left, to);
+  }
+
+  // The stage of the chunk that is multiplied, and that which is filled next.
+  struct Stages {
+    int now = 0, next = kStages - 1;
+  };
+  // Starts the copies of the first chunks. The first of them has come.
+  DEVICE Stages start_first() const {
+    UNROLL
+    for (int k = 0; k < kStages - 1; ++k) {
+      start(begin + k, k);
+      commit_copies();
+    }
+    wait_copies<kStages - 2>();
+    fence_shared();
+    sync_block();
+    return {};
+  }
+  // The chunk after `chunk` has come, if there is one: load(stage) brings its weights to registers. All warps are done with the one
+  // before `chunk`, whose memory is filled again.
+  template <class Load>
+  DEVICE void advance(Stages& stages, int chunk, const Load& load) const {
+    wait_copies<kStages - 3>();
+    fence_shared();
+    sync_block();
+    stages.now = stages.now + 1 == kStages ? 0 : stages.now + 1;
+    if (chunk + 1 < end) load(stages.now);
+    start(chunk + kStages - 1, stages.next);
+    commit_copies();
+    stages.next = stages.next + 1 == kStages ? 0 : stages.next + 1;
   }
 };
 

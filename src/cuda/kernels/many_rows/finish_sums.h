@@ -7,7 +7,6 @@
 #include "cuda/alphabet/alphabet.h"
 #include "cuda/kernels/int8/sums.h"
 #include "cuda/kernels/linear.h"
-#include "cuda/kernels/many_rows/row_tiles.h"
 #include "cuda/kernels/unroll.h"
 #include "cuda/kernels/weights.h"
 #include "kernels/packed.h"

@@ -34,7 +34,7 @@ struct LinearOfFp8Rows {
   static constexpr const char* kName = "linear_of_fp8_rows";
   static constexpr bool kWaits = true;
   using Chunks = ByteChunks<kOfColumns, Codes::kE4M3>;
-  static constexpr int kThreads = Chunks::kThreads, kPanels = Chunks::kPanels, kStages = Chunks::kStages;
+  static constexpr int kThreads = Chunks::kThreads, kPanels = Chunks::kPanels;
   static constexpr int kColumns = kOfColumns, kCluster = 1, kSharedBytes = Chunks::kSharedBytes;
   static constexpr int kChunkBlocks = Chunks::kBlocks, kParts = kChunkBlocks / kTogether;
   // While one half of the columns is multiplied, the other is scaled.
@@ -55,39 +55,14 @@ struct LinearOfFp8Rows {
   DEVICE void multiply(const LinearMatrix& m, const LinearPart& part, const RowTile& tile) const {
     const WeightShape& w = m.w;
     const int g = lane() / 4, i = lane() % 4;
-    const int own = tile.panel + warp(), panels = panels_of(w);
-    const auto own_panel = part.data + static_cast<ptrdiff_t>(own < panels ? own : 0) * w.panel_bytes;
-
-    const int begin = Chunks::first_chunk(w.blocks, tile.range_begin),
-              end = Chunks::first_chunk(w.blocks, tile.range_end);
-    const PreparedRows x{part.x, work.x.stride};
-    const Chunks chunks(x, tile.row, part.rows, w, own_panel, swizzled_codes<Codes::kE4M3>(16 * lane()), end);
-    chunks.prefetch_codes(begin);
+    const Chunks chunks(w, part, tile, work.x.stride, swizzled_codes<Codes::kE4M3>(16 * lane()));
+    const int begin = chunks.begin, end = chunks.end;
+    chunks.prefetch_codes();
     if constexpr (!kOfParts) wait_previous();
 
-    int stage = 0, next_stage = kStages - 1;
-    UNROLL
-    for (int k = 0; k < kStages - 1; ++k) {
-      chunks.start(begin + k, k);
-      commit_copies();
-    }
-    wait_copies<kStages - 2>();
-    fence_shared();
-    sync_block();
+    typename Chunks::Stages stages = chunks.start_first();
     Fragments weights[2];
     if (begin < end) load_weights(0, weights[0]);  // else the range is empty
-
-    // As in LinearOfManyRows: the next chunk has come, and all warps are done with the one before, whose memory is filled again.
-    const auto advance = [&](int chunk, Fragments& to) {
-      wait_copies<kStages - 3>();
-      fence_shared();
-      sync_block();
-      stage = stage + 1 == kStages ? 0 : stage + 1;
-      if (chunk + 1 < end) load_weights(stage, to);
-      chunks.start(chunk + kStages - 1, next_stage);
-      commit_copies();
-      next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
-    };
 
     float total[kColumns / 2], acc[kColumns / 2], products[kHalves][kHalf / 2];
     UNROLL
@@ -100,13 +75,13 @@ struct LinearOfFp8Rows {
       UNROLL
       for (int q = 0; q < kParts; ++q) {
         const int block = chunk * kChunkBlocks + q * kTogether;
-        if (chunk < end && block < w.blocks) load_scales(w, own_panel, block, 0, g, words[q]);
+        if (chunk < end && block < w.blocks) load_scales(w, chunks.panel, block, 0, g, words[q]);
       }
     };
     load_words(begin);
 
     const auto multiply_chunk = [&](int chunk, const Fragments& now, Fragments& next) {
-      const auto rows = Chunks::inputs(stage);
+      const auto rows = Chunks::inputs(stages.now);
       Scales scales[kParts];
       UNROLL
       for (int q = 0; q < kParts; ++q) scales[q] = convert_scales(w, words[q]);
@@ -147,7 +122,7 @@ struct LinearOfFp8Rows {
           scale_half(q, 0);
         }
       }
-      advance(chunk, next);
+      chunks.advance(stages, chunk, [&](int stage) { load_weights(stage, next); });
       wait_products<0>();
       scale_half(kParts - 1, kHalves - 1);
     };

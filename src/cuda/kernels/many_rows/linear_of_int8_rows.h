@@ -30,7 +30,7 @@ struct LinearOfInt8Rows {
   static constexpr const char* kName = "linear_of_int8_rows";
   static constexpr bool kWaits = true;
   using Chunks = ByteChunks<kOfColumns, Codes::kI8>;
-  static constexpr int kThreads = Chunks::kThreads, kPanels = Chunks::kPanels, kStages = Chunks::kStages;
+  static constexpr int kThreads = Chunks::kThreads, kPanels = Chunks::kPanels;
   static constexpr int kColumns = kOfColumns, kCluster = 1, kSharedBytes = Chunks::kSharedBytes;
   static constexpr int kChunkBlocks = Chunks::kBlocks;
 
@@ -59,24 +59,12 @@ struct LinearOfInt8Rows {
 
   DEVICE void multiply(const LinearMatrix& m, const LinearPart& part, const RowTile& tile) const {
     const WeightShape& w = m.w;
-    const int own = tile.panel + warp();
-    const auto own_panel = part.data + static_cast<ptrdiff_t>(own < panels_of(w) ? own : 0) * w.panel_bytes;
-    const int begin = Chunks::first_chunk(w.blocks, tile.range_begin),
-              end = Chunks::first_chunk(w.blocks, tile.range_end);
-    const PreparedRows x{part.x, work.x.stride};
-    const Chunks chunks(x, tile.row, part.rows, w, own_panel, place(lane() / 4, lane() % 4 * 16), end);
-    chunks.prefetch_codes(begin);
+    const Chunks chunks(w, part, tile, work.x.stride, place(lane() / 4, lane() % 4 * 16));
+    const int begin = chunks.begin, end = chunks.end;
+    chunks.prefetch_codes();
     if constexpr (!kOfParts) wait_previous();
 
-    int stage = 0, next_stage = kStages - 1;
-    UNROLL
-    for (int k = 0; k < kStages - 1; ++k) {
-      chunks.start(begin + k, k);
-      commit_copies();
-    }
-    wait_copies<kStages - 2>();
-    fence_shared();
-    sync_block();
+    typename Chunks::Stages stages = chunks.start_first();
     Fragments weights[2];
     if (begin < end) load_weights(0, weights[0]);  // else the range is empty
 
@@ -85,22 +73,15 @@ struct LinearOfInt8Rows {
     for (int32_t& v : total) v = 0;
     hold_products(total);
 
-    // next: what the chunk before was multiplied by. When all warps are done with that chunk, its memory is filled again.
+    // next: what the chunk before was multiplied by.
     const auto multiply_chunk = [&](int chunk, const Fragments& now, Fragments& next) {
       fence_products();
       UNROLL
       for (int b = 0; b < kChunkBlocks; ++b)
-        multiply_i8_wide<kColumns>(total, now.a[b], product_rows(Chunks::inputs(stage) + b * kInt8Block));
+        multiply_i8_wide<kColumns>(total, now.a[b], product_rows(Chunks::inputs(stages.now) + b * kInt8Block));
       commit_products();
       wait_products<1>();
-      wait_copies<kStages - 3>();
-      fence_shared();
-      sync_block();
-      stage = stage + 1 == kStages ? 0 : stage + 1;
-      if (chunk + 1 < end) load_weights(stage, next);
-      chunks.start(chunk + kStages - 1, next_stage);
-      commit_copies();
-      next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
+      chunks.advance(stages, chunk, [&](int stage) { load_weights(stage, next); });
     };
     int chunk = begin;
     for (; chunk + 1 < end; chunk += 2) {

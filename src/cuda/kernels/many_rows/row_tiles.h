@@ -40,11 +40,6 @@ DEVICE RowTile tile_of_block(const RowTiles& all) {
   return tile;
 }
 
-// What a block of a launch without parts works on.
-DEVICE LinearPart only_part(const LinearWork& work, const LinearMatrix& m) {
-  return {m.data, nullptr, work.x.data, m.y, nullptr, work.rows};
-}
-
 // Calls multiply(matrix, part, tile) for each tile of the block, of a kernel that has `work` and `tiles`. kOfParts: the launch has
 // parts. Which rows they have, an earlier launch has found, and it is waited for.
 template <class Kernel, bool kOfParts, class Multiply>

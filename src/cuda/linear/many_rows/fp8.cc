@@ -5,18 +5,16 @@
 namespace quire::cuda {
 namespace {
 
-template <int kColumns, int kTogether>
-void launch_columns(Stream& stream, const LinearLaunch& launch) {
-  if (launch.work.parts.matrices != nullptr)
-    return launch_tiles_of_parts<LinearOfFp8Rows<kColumns, kTogether, true>>(stream, launch);
-  launch_tiles_of_rows<LinearOfFp8Rows<kColumns, kTogether>>(stream, launch);
-}
-
 template <int kTogether>
 void launch_together(Stream& stream, const LinearLaunch& launch) {
-  if (launch.usual_rows <= 8) return launch_columns<8, kTogether>(stream, launch);
-  if (launch.usual_rows <= 64) return launch_columns<64, kTogether>(stream, launch);
-  launch_columns<128, kTogether>(stream, launch);
+  // 128 columns of parts would spill 120 bytes of registers.
+  if (launch.work.parts.matrices != nullptr) {
+    if (launch.usual_rows <= 8) return launch_tiles_of_parts<LinearOfFp8Rows<8, kTogether, true>>(stream, launch);
+    return launch_tiles_of_parts<LinearOfFp8Rows<64, kTogether, true>>(stream, launch);
+  }
+  if (launch.usual_rows <= 8) return launch_tiles_of_rows<LinearOfFp8Rows<8, kTogether>>(stream, launch);
+  if (launch.usual_rows <= 64) return launch_tiles_of_rows<LinearOfFp8Rows<64, kTogether>>(stream, launch);
+  launch_tiles_of_rows<LinearOfFp8Rows<128, kTogether>>(stream, launch);
 }
 
 }  // namespace
