@@ -13,14 +13,12 @@ namespace {
 
 thread_local const char this_thread = 0;  // its address tells threads apart
 
-constexpr uint64_t kGateStep = uint64_t{1} << 32;
-constexpr bool is_open(uint64_t gate) { return (gate & kGateStep) != 0; }
-constexpr uint32_t inside(uint64_t gate) { return static_cast<uint32_t>(gate); }
-
 }  // namespace
 
-Team::Team(int threads, const std::function<void()>& begin)
-    : size_(std::max(1, threads)), shares_(std::make_unique<Share[]>(static_cast<size_t>(size_))) {
+Team::Team(int threads, const std::function<void()>& begin, bool takes_help)
+    : size_(std::max(1, threads)),
+      takes_help_(takes_help),
+      shares_(std::make_unique<Share[]>(static_cast<size_t>(size_))) {
   const BlockSignals leave_signals_to_the_caller;
   threads_.reserve(static_cast<size_t>(size_ - 1));
   try {
@@ -89,19 +87,29 @@ void Team::work(int thread) {
   }
 }
 
+// Runs tiles of the loop that is under way, if it is this one; kAnyLoop: whichever it is.
+void Team::join(int thread, uint32_t loop) {
+  uint64_t gate = gate_.load(std::memory_order_acquire);
+  while (is_open(gate) && (loop == kAnyLoop || number(gate) == loop)) {
+    if (!gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) continue;
+    work(thread);
+    gate_.fetch_sub(1, std::memory_order_release);
+    return;
+  }
+}
+
+void Team::help(uint32_t loop) {
+  assert(takes_help_ && loop != kAnyLoop);
+  join(size_, loop);
+}
+
 void Team::serve(int thread) {
   for (uint32_t seen = 0;;) {
     const auto changed = [&] { return loops_.load(std::memory_order_acquire) != seen; };
     if (!spin_until(changed)) loops_.wait(seen, std::memory_order_acquire);
     seen = loops_.load(std::memory_order_acquire);
     if (stop_.load(std::memory_order_relaxed)) return;
-    uint64_t gate = gate_.load(std::memory_order_acquire);
-    while (is_open(gate)) {
-      if (!gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) continue;
-      work(thread);
-      gate_.fetch_sub(1, std::memory_order_release);
-      break;
-    }
+    join(thread, kAnyLoop);
   }
 }
 

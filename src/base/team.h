@@ -22,6 +22,9 @@ namespace quire {
 // Waiting threads spin for about 50 microseconds, longer than the gaps between the loops of a step, and then sleep.
 // Bodies must not throw and must not call for_tiles. A team runs one loop at a time. Threads that share it take turns: one
 // that holds no Turn takes one for each of its loops.
+//
+// A team that takes help lets other threads run tiles of its loops, with thread = size(), so bodies of its loops must not use the
+// thread's number.
 class Team {
  public:
   // While it lives, only this thread runs loops; others wait, first come, first served. For work of many loops, whose gaps
@@ -38,7 +41,7 @@ class Team {
   };
 
   // At least 1. begin: called first by each thread that the team starts. Throws Error if the operating system cannot start so many.
-  explicit Team(int threads, const std::function<void()>& begin = {});
+  explicit Team(int threads, const std::function<void()>& begin = {}, bool takes_help = false);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -49,7 +52,7 @@ class Team {
 
   template <class Body>
   void for_tiles(int tiles, Body&& body) {
-    if (tiles <= 1 || size_ == 1) {
+    if (tiles <= 1 || (size_ == 1 && !takes_help_)) {
       for (int tile = 0; tile < tiles; ++tile) body(tile, 0);
       return;
     }
@@ -62,6 +65,14 @@ class Team {
         &body);
   }
 
+  // The number of the loop that is under way; 0: none is, or this team takes no help.
+  uint32_t loop() const {
+    const uint64_t gate = gate_.load(std::memory_order_relaxed);
+    return takes_help_ && is_open(gate) ? number(gate) : 0;
+  }
+  // Runs tiles of this loop until all have begun. Does nothing if it has ended. For threads that are not the team's own.
+  void help(uint32_t loop);
+
  private:
   using Call = void (*)(void* context, int tile, int thread);
   struct alignas(64) Share {
@@ -73,15 +84,23 @@ class Team {
   void work(int thread);
   void serve(int thread);
   void stop();
+  void join(int thread, uint32_t loop);
+  static constexpr uint32_t kAnyLoop = 0;
 
-  int size_;
+  // The gate's upper half: how often the loop was opened or closed, odd while it is open. Lower half: threads inside.
+  static constexpr uint64_t kGateStep = uint64_t{1} << 32;
+  static constexpr bool is_open(uint64_t gate) { return (gate & kGateStep) != 0; }
+  static constexpr uint32_t inside(uint64_t gate) { return static_cast<uint32_t>(gate); }
+  static constexpr uint32_t number(uint64_t gate) { return static_cast<uint32_t>(gate >> 32); }
+
+  const int size_;
+  const bool takes_help_;
   // Turns: the ticket that the next one draws, the ticket whose turn it is, and the thread that has it.
   std::atomic<uint32_t> drawn_{0}, served_{0};
   std::atomic<const void*> holder_{nullptr};
   Call call_ = nullptr;
   void* context_ = nullptr;
   std::unique_ptr<Share[]> shares_;
-  // Upper half: how often the loop was opened or closed, odd while it is open. Lower half: threads inside.
   alignas(64) std::atomic<uint64_t> gate_{0};
   alignas(64) std::atomic<uint32_t> loops_{0};  // sleeping threads wait for it to change
   std::atomic<bool> stop_{false};

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/cpu.h"
-#include "base/spin.h"
 
 namespace quire {
 namespace {
@@ -14,6 +13,7 @@ namespace {
 // Fewer bytes are copied by one thread: waking others takes longer.
 constexpr size_t kLeastCopiedTogether = size_t{1} << 16;
 constexpr int kRowsCopiedTogether = 16;
+constexpr int kSlices = 64;  // of columns, where few rows have many bytes
 
 int threads_of(std::span<Team* const> teams) {
   int threads = 0;
@@ -23,21 +23,15 @@ int threads_of(std::span<Team* const> teams) {
 
 }  // namespace
 
-void RankBarrier::wait() {
+bool RankBarrier::arrive(uint32_t& round) {
   // The round first: if another gives up after that, the round ends; before, it is seen to have gone.
-  const uint32_t round = rounds_.load(std::memory_order_acquire);
-  if (gone_.load(std::memory_order_acquire)) throw RankGone();
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    rounds_.fetch_add(1, std::memory_order_release);
-    rounds_.notify_all();
-  } else {
-    const auto ended = [&] { return rounds_.load(std::memory_order_acquire) != round; };
-    while (!ended()) {
-      if (!spins_ || !spin_until(ended)) rounds_.wait(round, std::memory_order_acquire);
-    }
-  }
-  if (gone_.load(std::memory_order_acquire)) throw RankGone();
+  round = rounds_.load(std::memory_order_acquire);
+  check();
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < ranks_) return false;
+  arrived_.store(0, std::memory_order_relaxed);
+  rounds_.fetch_add(1, std::memory_order_release);
+  rounds_.notify_all();
+  return true;
 }
 
 void RankBarrier::give_up() {
@@ -52,22 +46,42 @@ void RankBarrier::reset() {
 }
 
 class LocalRanks::Rank final : public Communicator {
+  using Clock = std::chrono::steady_clock;
+
  public:
-  Rank(int rank, int ranks, LocalRanks& all, Team& team) : Communicator(rank, ranks), all_(all), team_(team) {}
+  Rank(int rank, int ranks, LocalRanks& all, Team& team)
+      : Communicator(rank, ranks), all_(all), team_(team), helped_with_(static_cast<size_t>(ranks)) {}
 
   void gather(std::span<const SharedColumns> parts, int rows) override {
     assert(parts.size() <= kMostParts);
-    const auto began = std::chrono::steady_clock::now();
+    const auto began = Clock::now();
     parts_ = parts;
-    all_.barrier_.wait();  // all parts are computed
+    helped_ = {};
+    all_.barrier_.wait([this] { return help(); });  // all parts are computed
     copy_from_others(rows);
-    all_.barrier_.wait();  // nobody reads mine any more
+    all_.barrier_.wait([this] { return help(); });  // nobody reads mine any more
     ++counts_.gathers;
-    const auto took = std::chrono::steady_clock::now() - began;
+    const auto took = Clock::now() - began - helped_;
     counts_.nanoseconds += static_cast<uint64_t>(std::chrono::nanoseconds(took).count());
   }
+  bool share_memory() const override { return true; }
 
  private:
+  // Runs tiles of a loop that another rank has begun since, with all threads of this rank. Whether there was one.
+  bool help() {
+    for (size_t other = 0; other < helped_with_.size(); ++other) {
+      Team& team = all_.ranks_[other]->team_;
+      const uint32_t loop = team.loop();
+      if (&team == &team_ || loop == 0 || loop == helped_with_[other]) continue;
+      helped_with_[other] = loop;
+      const auto began = Clock::now();
+      team_.for_tiles(team_.size(), [&](int, int) { team.help(loop); });
+      helped_ += Clock::now() - began;
+      return true;
+    }
+    return false;
+  }
+
   void copy_from_others(int rows) {
     size_t bytes = 0;
     for (const SharedColumns& part : parts_) {
@@ -76,23 +90,27 @@ class LocalRanks::Rank final : public Communicator {
     }
     counts_.bytes += bytes;
     if (bytes < kLeastCopiedTogether) return copy_rows(0, rows);
+    if (rows < kRowsCopiedTogether)
+      return team_.for_tiles(kSlices, [&](int slice, int) { copy_rows(0, rows, slice, kSlices); });
     team_.for_tiles((rows + kRowsCopiedTogether - 1) / kRowsCopiedTogether, [&](int tile, int) {
       copy_rows(tile * kRowsCopiedTogether, std::min(rows, (tile + 1) * kRowsCopiedTogether));
     });
   }
 
-  void copy_rows(int begin, int end) const {
+  // Of each other rank's columns, one of `slices` equal shares.
+  void copy_rows(int begin, int end, int slice = 0, int slices = 1) const {
     for (int rank = 0; rank < ranks(); ++rank) {
       if (rank == this->rank()) continue;
       const std::span<const SharedColumns> theirs = all_.ranks_[static_cast<size_t>(rank)]->parts_;
       assert(theirs.size() == parts_.size());
       for (size_t i = 0; i < parts_.size(); ++i) {
         const Share columns = parts_[i].columns_of(share_of(parts_[i].units, rank, ranks()));
-        if (columns.size() == 0) continue;
-        const Rows to = parts_[i].y.columns(columns.begin, columns.size()),
-                   from = theirs[i].y.columns(columns.begin, columns.size());
+        const Share copied = share_of(columns.size(), slice, slices);
+        if (copied.size() == 0) continue;
+        const Rows to = parts_[i].y.columns(columns.begin + copied.begin, copied.size()),
+                   from = theirs[i].y.columns(columns.begin + copied.begin, copied.size());
         for (int row = begin; row < end; ++row)
-          std::memcpy(to.row(row), from.row(row), static_cast<size_t>(columns.size()) * sizeof(float));
+          std::memcpy(to.row(row), from.row(row), static_cast<size_t>(copied.size()) * sizeof(float));
       }
     }
   }
@@ -100,6 +118,8 @@ class LocalRanks::Rank final : public Communicator {
   LocalRanks& all_;
   Team& team_;
   std::span<const SharedColumns> parts_;  // of the gather that runs
+  Clock::duration helped_{};              // in it
+  std::vector<uint32_t> helped_with_;     // by rank: the last loop
 };
 
 LocalRanks::LocalRanks(std::span<Team* const> teams)

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/spin.h"
 #include "base/team.h"
 #include "ops/communicator.h"
 
@@ -19,12 +20,24 @@ class RankBarrier {
   RankBarrier(int ranks, bool spins) : ranks_(static_cast<uint32_t>(ranks)), spins_(spins) {}
 
   // Returns when all have called it. What they wrote before is then seen by all. Throws RankGone after give_up().
-  void wait();
+  void wait() {
+    wait([] { return false; });
+  }
+  // help() is called while it waits, and says whether there was something to do.
+  template <class Help>
+  void wait(Help help);
   // Ends all waits, and all later ones until reset().
   void give_up();
   void reset();  // while nobody waits
 
  private:
+  // Whether this was the last one to arrive. Otherwise `round` is the one to wait for.
+  bool arrive(uint32_t& round);
+  bool ended(uint32_t round) const { return rounds_.load(std::memory_order_acquire) != round; }
+  void check() const {
+    if (gone_.load(std::memory_order_acquire)) throw RankGone();
+  }
+
   const uint32_t ranks_;
   const bool spins_;
   alignas(64) std::atomic<uint32_t> arrived_{0};
@@ -32,6 +45,21 @@ class RankBarrier {
   std::atomic<bool> gone_{false};
 };
 
+template <class Help>
+void RankBarrier::wait(Help help) {
+  uint32_t round = 0;
+  if (!arrive(round)) {
+    while (!ended(round)) {
+      if (help()) continue;
+      bool helped = false;
+      const auto done = [&] { return ended(round) || (helped = help()); };
+      if ((!spins_ || !spin_until(done)) && !helped) rounds_.wait(round, std::memory_order_acquire);
+    }
+  }
+  check();
+}
+
+// A rank that waits for others runs tiles of their loops meanwhile, if their teams take help: of what one is slow with, or has more of.
 class LocalRanks {
  public:
   // teams: of each rank; they copy what others have computed, and must outlive this.

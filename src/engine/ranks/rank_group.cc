@@ -12,9 +12,10 @@ RankGroup::RankGroup(const CpuBackend& cpu, int ranks, int threads, const Placem
     : threads_(ranks, placement) {
   std::vector<Team*> teams;
   for (int rank = 0; rank < ranks; ++rank)
-    teams.push_back(
-        teams_.emplace_back(std::make_unique<Team>(threads_of_rank(rank, ranks, threads), placement.thread_start(rank)))
-            .get());
+    teams.push_back(teams_
+                        .emplace_back(std::make_unique<Team>(threads_of_rank(rank, ranks, threads),
+                                                             placement.thread_start(rank), /*takes_help=*/true))
+                        .get());
   local_ = std::make_unique<LocalRanks>(teams);
   for (int rank = 0; rank < ranks; ++rank)
     backends_.push_back(std::make_unique<CpuBackend>(cpu, *teams[static_cast<size_t>(rank)], local_->of(rank)));

@@ -37,6 +37,52 @@ TEST(Team, RunsEveryTileOnceOnItsThreads) {
   }
 }
 
+// The team's own threads wait until the helper has run a tile.
+TEST(Team, LetsOtherThreadsHelp) {
+  for (const int threads : {1, 3}) {
+    Team team(threads, {}, /*takes_help=*/true);
+    EXPECT_EQ(team.loop(), 0u);
+    std::atomic<bool> ended{false};
+    std::thread helper([&] {
+      while (!ended)
+        if (const uint32_t loop = team.loop()) team.help(loop);
+    });
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    int helped_loops = 0;
+    for (int loop = 0; loop < 20; ++loop) {
+      std::vector<std::atomic<int>> runs(40);
+      std::vector<int> data(40);
+      std::atomic<bool> helped{false};
+      team.for_tiles(40, [&](int tile, int thread) {
+        ++runs[static_cast<size_t>(tile)];
+        data[static_cast<size_t>(tile)] = 1;
+        if (thread == threads) helped = true;
+        while (!helped && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+      });
+      for (const auto& count : runs) ASSERT_EQ(count, 1);
+      ASSERT_EQ(std::accumulate(data.begin(), data.end(), 0), 40);
+      helped_loops += helped;
+    }
+    ended = true;
+    helper.join();
+    EXPECT_EQ(helped_loops, 20) << threads;
+  }
+}
+
+TEST(Team, HelpsNoLoopThatHasEnded) {
+  Team team(1, {}, /*takes_help=*/true);
+  uint32_t first = 0;
+  team.for_tiles(2, [&](int, int) { first = team.loop(); });
+  EXPECT_NE(first, 0u);
+  team.help(first);
+  std::atomic<int> runs{0};
+  team.for_tiles(2, [&](int, int) {
+    team.help(first);
+    ++runs;
+  });
+  EXPECT_EQ(runs, 2);
+}
+
 TEST(Team, MakesTheTilesWorkVisibleToTheCaller) {
   Team team(4);
   std::vector<int> data(1000);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -34,10 +35,11 @@ class Group {
   Group(int ranks, int threads) {
     std::vector<Team*> teams;
     for (int rank = 0; rank < ranks; ++rank)
-      teams.push_back(teams_.emplace_back(std::make_unique<Team>(threads)).get());
+      teams.push_back(teams_.emplace_back(std::make_unique<Team>(threads, nullptr, /*takes_help=*/true)).get());
     ranks_ = std::make_unique<LocalRanks>(teams);
   }
   LocalRanks& ranks() { return *ranks_; }
+  Team& team(int rank) { return *teams_[static_cast<size_t>(rank)]; }
   void run(const std::function<void(Communicator&)>& work) {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks_->size(); ++rank) threads.emplace_back([&, rank] { work(ranks_->of(rank)); });
@@ -108,6 +110,38 @@ TEST(LocalRanks, CountWhatTheyReceive) {
     const auto others = static_cast<uint64_t>(4 - share_of(4, rank, 3).size());
     EXPECT_EQ(counts.gathers, 2u);
     EXPECT_EQ(counts.bytes, (5 + 2) * others * 16 * sizeof(float));
+  }
+}
+
+// The first rank's own threads wait until another rank has run one of its tiles.
+TEST(LocalRanks, HelpThoseTheyWaitFor) {
+  for (const int threads : {1, 2}) {
+    Group group(3, threads);
+    std::atomic<bool> begun{false}, helped{false};
+    std::atomic<int> runs{0}, wrong{0};
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto wait_for = [&](const std::atomic<bool>& flag) {
+      while (!flag && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    };
+    group.run([&](Communicator& rank) {
+      const Written a(rank, 0, 0, 4, 16, 64, 5);
+      const SharedColumns parts[] = {{a.y, 4, 16}};
+      if (rank.rank() > 0) {
+        wait_for(begun);
+      } else {
+        group.team(0).for_tiles(50, [&](int, int thread) {
+          ++runs;
+          begun = true;
+          if (thread == threads) helped = true;
+          wait_for(helped);
+        });
+      }
+      rank.gather(parts, 5);
+      wrong += a.wrong(0, 0, 5);
+    });
+    EXPECT_TRUE(helped);
+    EXPECT_EQ(runs, 50);
+    EXPECT_EQ(wrong, 0);
   }
 }
 
