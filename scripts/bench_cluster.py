@@ -2,7 +2,8 @@
 """Compares the forecast of quire plan --cluster with servers that run: so many processes of this machine, which take turns.
 
 Each process has --threads threads. For the forecast, as many are measured at the same time as there are cores for, because they
-share the memory; further ones share the cores.
+share the memory; further ones share the cores. It is made before and after the servers run, because a shared machine's speed
+changes meanwhile; the median counts.
 """
 
 import argparse
@@ -57,7 +58,8 @@ def measured(arguments, load):
     return {name: report[f"{what}_ms"][of] for name, what, of in FIGURES}
 
 
-def forecast(arguments, load):
+def forecasts(arguments, load):
+    """Those of processes that are measured together."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         together = max(1, min(arguments.replicas, len(os.sched_getaffinity(0)) // arguments.threads))
         json.dump({"replicas": arguments.replicas, "at_once": together}, file)
@@ -65,7 +67,7 @@ def forecast(arguments, load):
         command = [QUIRE, "plan", arguments.model, "-t", str(arguments.threads), "--cluster", file.name, *load, "--prompt", str(arguments.prompt), "--json"]
         runs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(together)]
         clusters = [json.loads(run.communicate()[0])["clusters"][0] for run in runs]
-    return {name: median(c[what][f"{of}_ms"] for c in clusters) for name, what, of in FIGURES}
+    return [{name: cluster[what][f"{of}_ms"] for name, what, of in FIGURES} for cluster in clusters]
 
 
 def main():
@@ -80,12 +82,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     load = ["--rate", str(arguments.rate), "--requests", str(arguments.requests), "--output", str(arguments.output), "--seed", str(arguments.seed)]
-    foretold = forecast(arguments, load)
+    before = forecasts(arguments, load)
     seen = measured(arguments, load)
+    foretold = before + forecasts(arguments, load)
     print(f"{arguments.model}, {arguments.replicas} replicas of {arguments.threads} threads, {arguments.rate:g} requests per second, {arguments.prompt} tokens in, {arguments.output} out")
     print(f"{'':10} {'measured':>10} {'forecast':>10} {'ratio':>6}")
     for name, value in seen.items():
-        print(f"{name:10} {value:7.1f} ms {foretold[name]:7.1f} ms {foretold[name] / value:6.2f}")
+        expected = median(forecast[name] for forecast in foretold)
+        print(f"{name:10} {value:7.1f} ms {expected:7.1f} ms {expected / value:6.2f}")
 
 
 if __name__ == "__main__":
