@@ -10,12 +10,12 @@ int threads_of_rank(int rank, int ranks, int threads) { return std::max(1, share
 
 RankGroup::RankGroup(const CpuBackend& cpu, int ranks, int threads, const Placement& placement)
     : threads_(ranks, placement) {
+  const bool take_help = !placement;  // otherwise those that help would read another node's memory
   std::vector<Team*> teams;
-  for (int rank = 0; rank < ranks; ++rank)
-    teams.push_back(teams_
-                        .emplace_back(std::make_unique<Team>(threads_of_rank(rank, ranks, threads),
-                                                             placement.thread_start(rank), /*takes_help=*/true))
-                        .get());
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int own = threads_of_rank(rank, ranks, threads);
+    teams.push_back(teams_.emplace_back(std::make_unique<Team>(own, placement.thread_start(rank), take_help)).get());
+  }
   local_ = std::make_unique<LocalRanks>(teams);
   for (int rank = 0; rank < ranks; ++rank)
     backends_.push_back(std::make_unique<CpuBackend>(cpu, *teams[static_cast<size_t>(rank)], local_->of(rank)));
