@@ -49,11 +49,9 @@ template <class Help>
 void RankBarrier::wait(Help help) {
   uint32_t round = 0;
   if (!arrive(round)) {
+    const auto look = [&] { return ended(round) || help(); };
     while (!ended(round)) {
-      if (help()) continue;
-      bool helped = false;
-      const auto done = [&] { return ended(round) || (helped = help()); };
-      if ((!spins_ || !spin_until(done)) && !helped) rounds_.wait(round, std::memory_order_acquire);
+      if (!(spins_ ? spin_until(look) : look())) rounds_.wait(round, std::memory_order_acquire);
     }
   }
   check();

@@ -112,11 +112,11 @@ void project_shared(const Compute& compute, const Inputs& x, std::span<const Pro
 }
 
 // Which groups of kRowGroup rows this rank prepares: all of them, or its share, where copying what the other ranks have prepared
-// is faster.
+// is faster. Either all ranks have a share, or none has.
 Share prepared_groups(const Compute& compute, int rows, int cols) {
   const int groups = (rows + kRowGroup - 1) / kRowGroup;
   const bool shared = compute.ranks && compute.ranks->share_memory() && !compute.observer &&
-                      int64_t{rows} * cols >= kLeastPreparedByRanks;
+                      groups >= compute.ranks->ranks() && int64_t{rows} * cols >= kLeastPreparedByRanks;
   return shared ? compute.ranks->share(groups) : Share{0, groups};
 }
 

@@ -16,7 +16,11 @@
 namespace quire {
 namespace {
 
-constexpr int kCols = 288, kMany = 19 * kRowGroup, kFew = 2 * kRowGroup;
+struct Size {
+  int rows, cols;
+};
+constexpr Size kMany{19 * kRowGroup, 288}, kFew{2 * kRowGroup, 288}, kWide{2 * kRowGroup, 2048};
+constexpr int kMostCols = kWide.cols;
 
 // Backends of some ranks, each with the operations and activations of its own.
 class Ranks {
@@ -31,9 +35,9 @@ class Ranks {
     }
   }
   static OperationLimits limits() {
-    return {.max_rows = kMany,
+    return {.max_rows = kMany.rows,
             .max_positions = 1,
-            .inputs = {{kMany, kCols}},
+            .inputs = {{kMany.rows, kMany.cols}, {kWide.rows, kWide.cols}},
             .forms = {.int8_rows = true, .transforms = true}};
   }
   const Communicator& of(int rank) const { return local_->of(rank); }
@@ -59,25 +63,25 @@ class RanksInputs : public ::testing::TestWithParam<const KernelSet*> {
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
     for (float& x : numbers_) x = normal(random);
-    plain_.weight = changed_.weight = describe_packed(TensorType::F32, kPanel, kCols);
+    plain_.weight = changed_.weight = describe_packed(TensorType::F32, kPanel, kMostCols);
     InputTransform transform;
-    for (int i = 0; i < kCols; ++i) transform.factors.push_back(1 + static_cast<float>(i) / kCols);
+    for (int i = 0; i < kMostCols; ++i) transform.factors.push_back(1 + static_cast<float>(i) / kMostCols);
     changed_.transform = std::make_shared<InputTransform>(transform);
   }
-  Rows rows() { return {numbers_.data(), kCols, kCols}; }
 
   // The bytes that both linears read, one after the other.
-  std::vector<std::byte> prepared(Operations& operations, const NormView& norm, Activations form, int rows) {
-    const Inputs inputs = operations.prepare(this->rows(), norm, rows, {&plain_, &changed_}, form);
+  std::vector<std::byte> prepared(Operations& operations, const NormView& norm, Activations form, Size size) {
+    const Rows x{numbers_.data(), size.cols, static_cast<size_t>(size.cols)};
+    const Inputs inputs = operations.prepare(x, norm, size.rows, {&plain_, &changed_}, form);
     std::vector<std::byte> bytes;
     for (const Linear* w : {&plain_, &changed_}) {
       const Inputs::Entry& entry = inputs.of(form, *w);
-      bytes.insert(bytes.end(), entry.data, entry.data + static_cast<size_t>(rows) * entry.stride);
+      bytes.insert(bytes.end(), entry.data, entry.data + static_cast<size_t>(size.rows) * entry.stride);
     }
     return bytes;
   }
 
-  std::vector<float> numbers_ = std::vector<float>(size_t{kMany} * kCols);
+  std::vector<float> numbers_ = std::vector<float>(size_t{kMany.rows} * kMany.cols);
   Linear plain_, changed_;
 };
 
@@ -86,34 +90,35 @@ TEST_P(RanksInputs, AreThoseOfOneRank) {
   CpuBackend alone(*GetParam(), team);
   const std::unique_ptr<Operations> expected = alone.operations(Activations::kInt8, Ranks::limits());
   Ranks ranks(*GetParam(), 3);
-  const std::vector<float> weight(kCols, 1.5f);
+  const std::vector<float> weight(kMostCols, 1.5f);
   const NormView rms{NormKind::kRms, 1e-5f, weight.data()}, layer{NormKind::kLayer, 1e-5f, weight.data()};
   for (const NormView& norm : {NormView{}, rms, layer}) {
     for (const Activations form :
          {Activations::kInt8, Activations::kInt8x2, Activations::kInt8Row, Activations::kBf16, Activations::kF32}) {
-      for (const int rows : {kMany, kFew, kMany}) {
-        const std::vector<std::byte> one = prepared(*expected, norm, form, rows);
+      for (const Size size : {kMany, kFew, kWide, kMany}) {
+        const std::vector<std::byte> one = prepared(*expected, norm, form, size);
         std::vector<std::vector<std::byte>> all(3);
         ranks.run([&](int rank, Operations& operations) {
-          all[static_cast<size_t>(rank)] = prepared(operations, norm, form, rows);
+          all[static_cast<size_t>(rank)] = prepared(operations, norm, form, size);
         });
         for (const std::vector<std::byte>& bytes : all)
-          EXPECT_EQ(bytes, one) << static_cast<int>(form) << ", " << rows << " rows";
+          EXPECT_EQ(bytes, one) << static_cast<int>(form) << ", " << size.rows << " rows";
       }
     }
   }
 }
 
-// Few rows are rounded sooner than they are copied.
+// Few are rounded sooner than they are copied. Where there are too few for each rank, all ranks have to see that.
 TEST_P(RanksInputs, AreGatheredIfThereAreMany) {
-  Ranks ranks(*GetParam(), 2);
-  const auto gathers = [&](int rows) {
-    const uint64_t before = ranks.of(0).counts().gathers;
-    ranks.run([&](int, Operations& operations) { prepared(operations, {}, Activations::kInt8, rows); });
-    return ranks.of(0).counts().gathers - before;
+  const auto gathers = [&](int ranks, Size size) {
+    Ranks group(*GetParam(), ranks);
+    group.run([&](int, Operations& operations) { prepared(operations, {}, Activations::kInt8, size); });
+    return group.of(0).counts().gathers;
   };
-  EXPECT_EQ(gathers(kFew), 0u);
-  EXPECT_EQ(gathers(kMany), 1u);
+  EXPECT_EQ(gathers(2, kMany), 1u);
+  EXPECT_EQ(gathers(2, kFew), 0u);
+  EXPECT_EQ(gathers(2, kWide), 1u);
+  EXPECT_EQ(gathers(3, kWide), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RanksInputs, ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
