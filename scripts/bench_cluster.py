@@ -2,8 +2,8 @@
 """Compares the forecast of quire plan --cluster with servers that run: so many processes of this machine, which take turns.
 
 Each process has --threads threads. For the forecast, as many are measured at the same time as there are cores for, because they
-share the memory; further ones share the cores. It is made before and after the servers run, because a shared machine's speed
-changes meanwhile; the median counts.
+share the memory; further ones share the cores. The forecast is the median of those from before and after the servers run, because
+a shared machine's speed changes.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def measured(arguments, load):
 
 
 def forecasts(arguments, load):
-    """Those of processes that are measured together."""
+    """One of each process that measures steps at the same time."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         together = max(1, min(arguments.replicas, len(os.sched_getaffinity(0)) // arguments.threads))
         json.dump({"replicas": arguments.replicas, "at_once": together}, file)

@@ -40,9 +40,8 @@ struct SharedColumns {
 // What a rank has received.
 struct GatherCounts {
   uint64_t gathers = 0;
-  uint64_t bytes = 0;  // from other ranks
-  uint64_t nanoseconds =
-      0;  // in gather(), with the time that it waited for slower ranks; not what it computed for them
+  uint64_t bytes = 0;        // from other ranks
+  uint64_t nanoseconds = 0;  // in gather(), waiting for slower ranks included, helping them not
 
   GatherCounts& operator+=(const GatherCounts& more) {
     gathers += more.gathers;
@@ -71,7 +70,7 @@ class Communicator {
   virtual void gather(std::span<const SharedColumns> parts, int rows) = 0;
   static constexpr size_t kMostParts = 16;
 
-  // Whether the ranks are in one process, so that gather() is a copy: it pays for rows of inputs, too, which are rounded quickly.
+  // Whether all ranks are in this process. gather() is then a copy, and pays even for inputs that are quick to round.
   virtual bool share_memory() const { return false; }
 
   const GatherCounts& counts() const { return counts_; }  // since it exists

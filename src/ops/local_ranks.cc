@@ -13,7 +13,6 @@ namespace {
 // Fewer bytes are copied by one thread: waking others takes longer.
 constexpr size_t kLeastCopiedTogether = size_t{1} << 16;
 constexpr int kRowsCopiedTogether = 16;
-constexpr int kSlices = 64;  // of columns, where few rows have many bytes
 
 int threads_of(std::span<Team* const> teams) {
   int threads = 0;
@@ -90,8 +89,10 @@ class LocalRanks::Rank final : public Communicator {
     }
     counts_.bytes += bytes;
     if (bytes < kLeastCopiedTogether) return copy_rows(0, rows);
-    if (rows < kRowsCopiedTogether)
-      return team_.for_tiles(kSlices, [&](int slice, int) { copy_rows(0, rows, slice, kSlices); });
+    if (rows < kRowsCopiedTogether) {
+      const auto slices = static_cast<int>(bytes / kLeastCopiedTogether);
+      return team_.for_tiles(slices, [&](int slice, int) { copy_rows(0, rows, slice, slices); });
+    }
     team_.for_tiles((rows + kRowsCopiedTogether - 1) / kRowsCopiedTogether, [&](int tile, int) {
       copy_rows(tile * kRowsCopiedTogether, std::min(rows, (tile + 1) * kRowsCopiedTogether));
     });

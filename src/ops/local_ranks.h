@@ -57,7 +57,7 @@ void RankBarrier::wait(Help help) {
   check();
 }
 
-// A rank that waits for others runs tiles of their loops meanwhile, if their teams take help: of what one is slow with, or has more of.
+// While a rank waits for slower ones, it runs tiles of their loops, if their teams take help.
 class LocalRanks {
  public:
   // teams: of each rank; they copy what others have computed, and must outlive this.

@@ -20,8 +20,8 @@ constexpr int kRowsPerQuantizeTile = 4;
 constexpr size_t kAlignment = 64;  // QuantizeArgs::out
 // Tiles per thread: the others can take tiles from a thread that is slowed down.
 constexpr int kTilesPerThread = 8;
-// Inputs that ranks of one process prepare together. Rounding one takes 0.3 to 1.4 ns (int8x2, AVX2), copying it 0.1, and a gather
-// waits twice.
+// Inputs that ranks of one process prepare together. Of fewer, the two waits of a gather could cost what it saves: rounding one takes
+// 1.4 ns (int8x2, AVX2, on a Zen 3).
 constexpr int64_t kLeastPreparedByRanks = 1 << 16;
 
 size_t input_stride(Activations a, int cols) {
@@ -111,8 +111,8 @@ void project_shared(const Compute& compute, const Inputs& x, std::span<const Pro
   if (parts > 0) ranks.gather(std::span(gathered).first(parts), rows);
 }
 
-// Which groups of kRowGroup rows this rank prepares: all of them, or its share, where copying what the other ranks have prepared
-// is faster. Either all ranks have a share, or none has.
+// The groups of kRowGroup rows that this rank prepares: all of them, or its share if copying the other ranks' rows is faster than
+// preparing them. All ranks decide alike: each then has less than all, so that each gathers.
 Share prepared_groups(const Compute& compute, int rows, int cols) {
   const int groups = (rows + kRowGroup - 1) / kRowGroup;
   const bool shared = compute.ranks && compute.ranks->share_memory() && !compute.observer &&
@@ -185,7 +185,7 @@ std::byte* InputMemory::region(Activations form) const {
 Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
                             std::initializer_list<const Linear*> linears, std::optional<Activations> as) const {
   const Share groups = prepared_groups(compute, rows, x.cols);
-  const int begin = groups.begin * kRowGroup, own_rows = std::max(0, std::min(rows, groups.end * kRowGroup) - begin);
+  const int begin = groups.begin * kRowGroup, own_rows = std::min(rows, groups.end * kRowGroup) - begin;
   Inputs inputs;
   Rows from = x.from(begin);
   const bool transformed = std::ranges::any_of(linears, [](const Linear* w) { return w->transform != nullptr; });

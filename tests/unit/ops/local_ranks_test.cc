@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <functional>
-#include <memory>
 #include <thread>
 #include <vector>
 
+#include "unit/ops/local_group.h"
+
 namespace quire {
 namespace {
+
+using testing::LocalGroup;
 
 TEST(Share, CoversAllUnitsOnceAndEvenly) {
   for (int units = 0; units <= 40; ++units) {
@@ -28,28 +30,6 @@ TEST(Share, CoversAllUnitsOnceAndEvenly) {
     }
   }
 }
-
-// Ranks with teams of some threads, each on a thread of its own.
-class Group {
- public:
-  Group(int ranks, int threads) {
-    std::vector<Team*> teams;
-    for (int rank = 0; rank < ranks; ++rank)
-      teams.push_back(teams_.emplace_back(std::make_unique<Team>(threads, nullptr, /*takes_help=*/true)).get());
-    ranks_ = std::make_unique<LocalRanks>(teams);
-  }
-  LocalRanks& ranks() { return *ranks_; }
-  Team& team(int rank) { return *teams_[static_cast<size_t>(rank)]; }
-  void run(const std::function<void(Communicator&)>& work) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < ranks_->size(); ++rank) threads.emplace_back([&, rank] { work(ranks_->of(rank)); });
-    for (std::thread& thread : threads) thread.join();
-  }
-
- private:
-  std::vector<std::unique_ptr<Team>> teams_;
-  std::unique_ptr<LocalRanks> ranks_;
-};
 
 float value(int round, int part, int row, int col) {
   return static_cast<float>(((round * 3 + part) * 1000 + row) * 1000 + col);
@@ -79,7 +59,7 @@ struct Written {
 
 TEST(LocalRanks, GiveEveryRankTheColumnsOfAll) {
   for (const int ranks : {1, 2, 3, 5}) {
-    Group group(ranks, 2);
+    LocalGroup group(ranks, 2);
     for (const int rows : {1, 3, 300}) {
       std::atomic<int> wrong{0};
       group.run([&](Communicator& rank) {
@@ -98,7 +78,7 @@ TEST(LocalRanks, GiveEveryRankTheColumnsOfAll) {
 }
 
 TEST(LocalRanks, CountWhatTheyReceive) {
-  Group group(3, 1);
+  LocalGroup group(3, 1);
   group.run([](Communicator& rank) {
     const Written a(rank, 0, 0, 4, 16, 64, 5);
     const SharedColumns parts[] = {{a.y, 4, 16}};
@@ -116,7 +96,7 @@ TEST(LocalRanks, CountWhatTheyReceive) {
 // The first rank's own threads wait until another rank has run one of its tiles.
 TEST(LocalRanks, HelpThoseTheyWaitFor) {
   for (const int threads : {1, 2}) {
-    Group group(3, threads);
+    LocalGroup group(3, threads);
     std::atomic<bool> begun{false}, helped{false};
     std::atomic<int> runs{0}, wrong{0};
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -146,7 +126,7 @@ TEST(LocalRanks, HelpThoseTheyWaitFor) {
 }
 
 TEST(LocalRanks, EndAGatherThatAnotherRankGivesUp) {
-  Group group(3, 1);
+  LocalGroup group(3, 1);
   for (int round = 0; round < 50; ++round) {
     std::atomic<int> gone{0}, gathered{0};
     group.run([&](Communicator& rank) {

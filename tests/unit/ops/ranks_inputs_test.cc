@@ -2,16 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "kernels/kernels.h"
 #include "ops/cpu/cpu_backend.h"
-#include "ops/local_ranks.h"
+#include "unit/ops/local_group.h"
 
 namespace quire {
 namespace {
@@ -22,15 +20,12 @@ struct Size {
 constexpr Size kMany{19 * kRowGroup, 288}, kFew{2 * kRowGroup, 288}, kWide{2 * kRowGroup, 2048};
 constexpr int kMostCols = kWide.cols;
 
-// Backends of some ranks, each with the operations and activations of its own.
+// Ranks with the operations and activations of their own.
 class Ranks {
  public:
-  Ranks(const KernelSet& kernels, int ranks) : first_(kernels, first_team_) {
-    std::vector<Team*> teams;
-    for (int rank = 0; rank < ranks; ++rank) teams.push_back(teams_.emplace_back(std::make_unique<Team>(2)).get());
-    local_ = std::make_unique<LocalRanks>(teams);
+  Ranks(const KernelSet& kernels, int ranks) : group_(ranks, 2), first_(kernels, first_team_) {
     for (int rank = 0; rank < ranks; ++rank) {
-      backends_.push_back(std::make_unique<CpuBackend>(first_, *teams[static_cast<size_t>(rank)], local_->of(rank)));
+      backends_.push_back(std::make_unique<CpuBackend>(first_, group_.team(rank), group_.ranks().of(rank)));
       operations_.push_back(backends_.back()->operations(Activations::kInt8, limits()));
     }
   }
@@ -40,19 +35,15 @@ class Ranks {
             .inputs = {{kMany.rows, kMany.cols}, {kWide.rows, kWide.cols}},
             .forms = {.int8_rows = true, .transforms = true}};
   }
-  const Communicator& of(int rank) const { return local_->of(rank); }
+  const GatherCounts& counts() { return group_.ranks().of(0).counts(); }
   void run(const std::function<void(int rank, Operations&)>& work) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < local_->size(); ++rank)
-      threads.emplace_back([&, rank] { work(rank, *operations_[static_cast<size_t>(rank)]); });
-    for (std::thread& thread : threads) thread.join();
+    group_.run([&](const Communicator& of) { work(of.rank(), *operations_[static_cast<size_t>(of.rank())]); });
   }
 
  private:
+  testing::LocalGroup group_;
   Team first_team_{2};
   CpuBackend first_;
-  std::vector<std::unique_ptr<Team>> teams_;
-  std::unique_ptr<LocalRanks> local_;
   std::vector<std::unique_ptr<CpuBackend>> backends_;
   std::vector<std::unique_ptr<Operations>> operations_;
 };
@@ -69,15 +60,19 @@ class RanksInputs : public ::testing::TestWithParam<const KernelSet*> {
     changed_.transform = std::make_shared<InputTransform>(transform);
   }
 
-  // The bytes that both linears read, one after the other.
+  Rows rows(Size size) { return {numbers_.data(), size.cols, static_cast<size_t>(size.cols)}; }
+
+  // The bytes that linears read: one without a transform alone, whose norm is taken while rounding, then both.
   std::vector<std::byte> prepared(Operations& operations, const NormView& norm, Activations form, Size size) {
-    const Rows x{numbers_.data(), size.cols, static_cast<size_t>(size.cols)};
-    const Inputs inputs = operations.prepare(x, norm, size.rows, {&plain_, &changed_}, form);
     std::vector<std::byte> bytes;
-    for (const Linear* w : {&plain_, &changed_}) {
-      const Inputs::Entry& entry = inputs.of(form, *w);
+    const auto append = [&](const Inputs& inputs, const Linear& w) {
+      const Inputs::Entry& entry = inputs.of(form, w);
       bytes.insert(bytes.end(), entry.data, entry.data + static_cast<size_t>(size.rows) * entry.stride);
-    }
+    };
+    append(operations.prepare(rows(size), norm, size.rows, {&plain_}, form), plain_);
+    const Inputs both = operations.prepare(rows(size), norm, size.rows, {&plain_, &changed_}, form);
+    append(both, plain_);
+    append(both, changed_);
     return bytes;
   }
 
@@ -112,8 +107,10 @@ TEST_P(RanksInputs, AreThoseOfOneRank) {
 TEST_P(RanksInputs, AreGatheredIfThereAreMany) {
   const auto gathers = [&](int ranks, Size size) {
     Ranks group(*GetParam(), ranks);
-    group.run([&](int, Operations& operations) { prepared(operations, {}, Activations::kInt8, size); });
-    return group.of(0).counts().gathers;
+    group.run([&](int, Operations& operations) {
+      operations.prepare(rows(size), {}, size.rows, {&plain_, &changed_}, Activations::kInt8);
+    });
+    return group.counts().gathers;
   };
   EXPECT_EQ(gathers(2, kMany), 1u);
   EXPECT_EQ(gathers(2, kFew), 0u);
