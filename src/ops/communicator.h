@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 #include <span>
 
@@ -41,7 +42,7 @@ struct SharedColumns {
 struct GatherCounts {
   uint64_t gathers = 0;
   uint64_t bytes = 0;        // from other ranks
-  uint64_t nanoseconds = 0;  // in gather(), waiting for slower ranks included, helping them not
+  uint64_t nanoseconds = 0;  // in gather(), borrow() and publish(); waiting for slower ranks included, helping them not
 
   GatherCounts& operator+=(const GatherCounts& more) {
     gathers += more.gathers;
@@ -70,8 +71,18 @@ class Communicator {
   virtual void gather(std::span<const SharedColumns> parts, int rows) = 0;
   static constexpr size_t kMostParts = 16;
 
-  // Whether all ranks are in this process. gather() is then a copy, and pays even for inputs that are quick to round.
+  // Whether all ranks are in this process. Then they can write to memory of rank 0 together, and read there what the others wrote.
   virtual bool share_memory() const { return false; }
+  // Only such ranks. Gives all ranks the memory that rank 0 names, for each to write a part of. Returns when nobody reads any more
+  // what it had; may throw as gather().
+  virtual const void* borrow(const void* mine) {
+    assert(false && "no shared memory");
+    return mine;
+  }
+  // Returns when all ranks have written their parts. They may read all until their next gather(), borrow() or take_back().
+  virtual void publish() {}
+  // Before rank 0 alone writes to memory that was borrowed: returns when the others have stopped reading. All ranks call it.
+  virtual void take_back() {}
 
   const GatherCounts& counts() const { return counts_; }  // since it exists
 

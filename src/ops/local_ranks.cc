@@ -53,19 +53,44 @@ class LocalRanks::Rank final : public Communicator {
 
   void gather(std::span<const SharedColumns> parts, int rows) override {
     assert(parts.size() <= kMostParts);
-    const auto began = Clock::now();
     parts_ = parts;
-    helped_ = {};
-    all_.barrier_.wait([this] { return help(); });  // all parts are computed
+    wait();  // until all parts are computed
+    const auto began = Clock::now();
     copy_from_others(rows);
-    all_.barrier_.wait([this] { return help(); });  // nobody reads mine any more
+    count(Clock::now() - began);
+    wait();  // until nobody reads mine any more
+    lent_ = false;
     ++counts_.gathers;
-    const auto took = Clock::now() - began - helped_;
-    counts_.nanoseconds += static_cast<uint64_t>(std::chrono::nanoseconds(took).count());
   }
   bool share_memory() const override { return true; }
+  const void* borrow(const void* mine) override {
+    lends_ = mine;
+    wait();
+    return all_.ranks_[0]->lends_;
+  }
+  void publish() override {
+    wait();
+    lent_ = true;
+  }
+  void take_back() override {
+    if (lent_) wait();
+    lent_ = false;
+  }
+  // The step has failed: nobody reads any more.
+  void forget_lent() { lent_ = false; }
 
  private:
+  // Meets the others, and helps those that come later.
+  void wait() {
+    const auto began = Clock::now();
+    helped_ = {};
+    all_.barrier_.wait([this] { return help(); });
+    count(Clock::now() - began - helped_);
+  }
+  void count(Clock::duration time) {
+    counts_.nanoseconds += static_cast<uint64_t>(std::chrono::nanoseconds(time).count());
+  }
+
   // Runs tiles of a loop that another rank has begun since, with all threads of this rank. Whether there was one.
   bool help() {
     for (size_t other = 0; other < helped_with_.size(); ++other) {
@@ -119,8 +144,10 @@ class LocalRanks::Rank final : public Communicator {
   LocalRanks& all_;
   Team& team_;
   std::span<const SharedColumns> parts_;  // of the gather that runs
-  Clock::duration helped_{};              // in it
+  Clock::duration helped_{};              // in the wait that runs
   std::vector<uint32_t> helped_with_;     // by rank: the last loop
+  const void* lends_ = nullptr;           // in borrow()
+  bool lent_ = false;                     // others may still read what was published
 };
 
 LocalRanks::LocalRanks(std::span<Team* const> teams)
@@ -130,6 +157,11 @@ LocalRanks::LocalRanks(std::span<Team* const> teams)
     ranks_.push_back(std::make_unique<Rank>(rank, ranks, *this, *teams[static_cast<size_t>(rank)]));
 }
 LocalRanks::~LocalRanks() = default;
+
+void LocalRanks::reset() {
+  barrier_.reset();
+  for (const auto& rank : ranks_) rank->forget_lent();
+}
 
 Communicator& LocalRanks::of(int rank) const { return *ranks_[static_cast<size_t>(rank)]; }
 

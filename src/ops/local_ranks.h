@@ -72,7 +72,7 @@ class LocalRanks {
   // A rank cannot go on with this step: the others' gather() throws RankGone until reset(), which is called when no rank
   // works.
   void give_up() { barrier_.give_up(); }
-  void reset() { barrier_.reset(); }
+  void reset();
 
  private:
   class Rank;

@@ -20,8 +20,8 @@ constexpr int kRowsPerQuantizeTile = 4;
 constexpr size_t kAlignment = 64;  // QuantizeArgs::out
 // Tiles per thread: the others can take tiles from a thread that is slowed down.
 constexpr int kTilesPerThread = 8;
-// Inputs that ranks of one process prepare together. Of fewer, the two waits of a gather could cost what it saves: rounding one takes
-// 1.4 ns (int8x2, AVX2, on a Zen 3).
+// Inputs that ranks of one process prepare together. Of fewer, waiting twice could cost what it saves: rounding one takes 1.4 ns
+// (int8x2, AVX2, on a Zen 3).
 constexpr int64_t kLeastPreparedByRanks = 1 << 16;
 
 size_t input_stride(Activations a, int cols) {
@@ -111,20 +111,10 @@ void project_shared(const Compute& compute, const Inputs& x, std::span<const Pro
   if (parts > 0) ranks.gather(std::span(gathered).first(parts), rows);
 }
 
-// The groups of kRowGroup rows that this rank prepares: all of them, or its share if copying the other ranks' rows is faster than
-// preparing them. All ranks decide alike: each then has less than all, so that each gathers.
-Share prepared_groups(const Compute& compute, int rows, int cols) {
-  const int groups = (rows + kRowGroup - 1) / kRowGroup;
-  const bool shared = compute.ranks && compute.ranks->share_memory() && !compute.observer &&
-                      groups >= compute.ranks->ranks() && int64_t{rows} * cols >= kLeastPreparedByRanks;
-  return shared ? compute.ranks->share(groups) : Share{0, groups};
-}
-
-// What ranks gather of them: the prepared rows as a single row of bytes, whose units are the groups.
-SharedColumns prepared_rows(const Inputs::Entry& prepared, int rows) {
-  const auto group_floats = static_cast<int>(kRowGroup * prepared.stride / sizeof(float));
-  const int groups = (rows + kRowGroup - 1) / kRowGroup, floats = groups * group_floats;
-  return {{reinterpret_cast<float*>(prepared.data), floats, static_cast<size_t>(floats)}, groups, group_floats};
+// Whether each rank prepares a share of the rows. All ranks decide alike.
+bool prepared_by_ranks(const Compute& compute, int rows, int cols) {
+  return compute.ranks && compute.ranks->share_memory() && !compute.observer &&
+         int64_t{rows} * cols >= kLeastPreparedByRanks;
 }
 
 // Shows the inputs of linears: x as it is, or transformed, to memory that is overwritten. Linears that read the same are
@@ -182,9 +172,18 @@ std::byte* InputMemory::region(Activations form) const {
   return form == Activations::kInt8Row ? int8_rows_ : floats_;
 }
 
+const InputMemory& InputMemory::memory_for(const Compute& compute, bool ranks) const {
+  if (ranks) return *static_cast<const InputMemory*>(compute.ranks->borrow(this));
+  if (compute.ranks) compute.ranks->take_back();
+  return *this;
+}
+
 Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
                             std::initializer_list<const Linear*> linears, std::optional<Activations> as) const {
-  const Share groups = prepared_groups(compute, rows, x.cols);
+  const bool by_ranks = prepared_by_ranks(compute, rows, x.cols);
+  const InputMemory& memory = memory_for(compute, by_ranks);
+  const int all_groups = (rows + kRowGroup - 1) / kRowGroup;
+  const Share groups = by_ranks ? compute.ranks->share(all_groups) : Share{0, all_groups};
   const int begin = groups.begin * kRowGroup, own_rows = std::min(rows, groups.end * kRowGroup) - begin;
   Inputs inputs;
   Rows from = x.from(begin);
@@ -196,16 +195,13 @@ Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormVie
   if (normalized && !fused) from = normed;
   if (compute.observer) show_inputs(*compute.observer, fused ? normed : from, rows, linears, changed);
   size_t transforms = 0;
-  std::array<SharedColumns, Communicator::kMostParts> gathered{};
-  size_t parts = 0;
   for (const Linear* w : linears) {
     const Activations form = as.value_or(input_form(compute.activations, *w));
     const InputTransform* const transform = w->transform.get();
     assert(transforms < kMostTransforms || !transform);
-    std::byte* const data = transform ? transformed_ + transforms * transformed_bytes_ : region(form);
+    std::byte* const data = transform ? memory.transformed_ + transforms * transformed_bytes_ : memory.region(form);
     const Inputs::Entry* const to = inputs.add({form, transform, data, input_stride(form, x.cols)});
     if (!to) continue;
-    gathered[parts++] = prepared_rows(*to, rows);
     QuantizeArgs args = quantize_args(transform ? changed : from, x.cols, *to, *w, normalized);
     args.out += static_cast<size_t>(begin) * to->stride;
     if (!transform) {
@@ -221,7 +217,7 @@ Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormVie
       compute.kernels.quantize(args, first, end);
     });
   }
-  if (own_rows < rows) compute.ranks->gather(std::span(gathered).first(parts), 1);
+  if (by_ranks) compute.ranks->publish();
   return inputs;
 }
 
@@ -231,7 +227,8 @@ Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std:
   if (sources.empty()) return inputs;
   const Linear& any = linear_of(0);
   const Activations form = input_form(compute.activations, any);
-  const Inputs::Entry to = *inputs.add({form, nullptr, region(form), input_stride(form, x.cols)});
+  std::byte* const data = memory_for(compute, false).region(form);
+  const Inputs::Entry to = *inputs.add({form, nullptr, data, input_stride(form, x.cols)});
   const Rows from = gathered ? x : Rows{normed_, x.cols, row_stride(x.cols)};
   const bool normalized = !gathered;  // gathered rows are the inputs of down projections
   // Tiles of whole groups: rows of one group may share cache lines.
@@ -278,7 +275,8 @@ InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const
     return {changed_ + static_cast<size_t>(head * inputs.padded_rows) * row_stride(cols), cols, row_stride(cols)};
   };
   const Activations form = input_form(compute.activations, any);
-  const Inputs::Entry to = *inputs.first.add({form, nullptr, region(form), input_stride(form, cols)});
+  std::byte* const data = memory_for(compute, false).region(form);
+  const Inputs::Entry to = *inputs.first.add({form, nullptr, data, input_stride(form, cols)});
   const int row_tiles = (rows + kRowGroup - 1) / kRowGroup;
   compute.team.for_tiles(heads * row_tiles, [&](int tile, int) {
     const int head = tile / row_tiles, row = tile % row_tiles * kRowGroup;
@@ -305,7 +303,8 @@ Inputs InputMemory::prepare_low_rank(const Compute& compute, const Rows& low, in
   constexpr Activations kForm = Activations::kF32;
   Inputs inputs;
   const size_t stride = input_stride(kForm, change.up.weight.cols);
-  const Inputs::Entry& to = *inputs.add({kForm, nullptr, region(kForm) + taken, stride});
+  std::byte* const data = memory_for(compute, false).region(kForm) + taken;
+  const Inputs::Entry& to = *inputs.add({kForm, nullptr, data, stride});
   const auto all = static_cast<size_t>(rows) * static_cast<size_t>(change.folds);
   taken += (all * stride + kAlignment - 1) / kAlignment * kAlignment;
   // Few columns: not worth a loop over the team.

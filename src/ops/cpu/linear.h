@@ -54,6 +54,8 @@ class InputMemory {
     size_t int8 = 0, floats = 0, int8_rows = 0, transformed = 0, scratch = 0;  // bytes; `transformed`: of each
   };
   static Regions regions_of(std::span<const Need> needs, const InputForms& forms);
+  // Where the next inputs go. ranks: whether all write there together.
+  const InputMemory& memory_for(const Compute& compute, bool ranks) const;
   std::byte* region(Activations form) const;
 
   std::byte *int8_ = nullptr, *floats_ = nullptr, *int8_rows_ = nullptr, *transformed_ = nullptr;

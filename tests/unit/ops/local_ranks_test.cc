@@ -77,6 +77,41 @@ TEST(LocalRanks, GiveEveryRankTheColumnsOfAll) {
   }
 }
 
+// Rank 0 lends its memory again and again, to all or for itself alone.
+TEST(LocalRanks, WriteTogetherToTheMemoryOfTheFirst) {
+  constexpr int kRanks = 3;
+  LocalGroup group(kRanks, 1);
+  std::vector<std::vector<int>> memory(kRanks, std::vector<int>(kRanks));
+  std::atomic<int> wrong{0};
+  group.run([&](Communicator& rank) {
+    std::vector<int>& mine = memory[static_cast<size_t>(rank.rank())];
+    for (int round = 0; round < 200; ++round) {
+      // Const in the interface, since ranks lend objects that name the memory.
+      auto& lent = *const_cast<std::vector<int>*>(static_cast<const std::vector<int>*>(rank.borrow(&mine)));
+      lent[static_cast<size_t>(rank.rank())] = round;
+      rank.publish();
+      wrong += static_cast<int>(kRanks - std::count(lent.begin(), lent.end(), round));
+      if (round % 3 == 0) continue;
+      if (round % 3 == 1) rank.gather({}, 0);
+      rank.take_back();
+      std::ranges::fill(mine, -1);
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+// Nobody reads any more, so nobody waits for the others.
+TEST(LocalRanks, LendNothingAfterAFailedStep) {
+  LocalGroup group(2, 1);
+  group.run([](Communicator& rank) {
+    rank.borrow(nullptr);
+    rank.publish();
+  });
+  group.ranks().give_up();
+  group.ranks().reset();
+  group.ranks().of(0).take_back();
+}
+
 TEST(LocalRanks, CountWhatTheyReceive) {
   LocalGroup group(3, 1);
   group.run([](Communicator& rank) {

@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -35,7 +37,6 @@ class Ranks {
             .inputs = {{kMany.rows, kMany.cols}, {kWide.rows, kWide.cols}},
             .forms = {.int8_rows = true, .transforms = true}};
   }
-  const GatherCounts& counts() { return group_.ranks().of(0).counts(); }
   void run(const std::function<void(int rank, Operations&)>& work) {
     group_.run([&](const Communicator& of) { work(of.rank(), *operations_[static_cast<size_t>(of.rank())]); });
   }
@@ -80,42 +81,47 @@ class RanksInputs : public ::testing::TestWithParam<const KernelSet*> {
   Linear plain_, changed_;
 };
 
+// Few inputs in between go to the memory of each rank, also of the one whose memory all have.
 TEST_P(RanksInputs, AreThoseOfOneRank) {
   Team team(2);
   CpuBackend alone(*GetParam(), team);
-  const std::unique_ptr<Operations> expected = alone.operations(Activations::kInt8, Ranks::limits());
-  Ranks ranks(*GetParam(), 3);
   const std::vector<float> weight(kMostCols, 1.5f);
   const NormView rms{NormKind::kRms, 1e-5f, weight.data()}, layer{NormKind::kLayer, 1e-5f, weight.data()};
   for (const NormView& norm : {NormView{}, rms, layer}) {
     for (const Activations form :
          {Activations::kInt8, Activations::kInt8x2, Activations::kInt8Row, Activations::kBf16, Activations::kF32}) {
-      for (const Size size : {kMany, kFew, kWide, kMany}) {
-        const std::vector<std::byte> one = prepared(*expected, norm, form, size);
-        std::vector<std::vector<std::byte>> all(3);
-        ranks.run([&](int rank, Operations& operations) {
-          all[static_cast<size_t>(rank)] = prepared(operations, norm, form, size);
-        });
-        for (const std::vector<std::byte>& bytes : all)
-          EXPECT_EQ(bytes, one) << static_cast<int>(form) << ", " << size.rows << " rows";
+      for (const Size size : {kMany, kFew, kWide}) {
+        const auto twice = [&](Operations& operations) {
+          const std::vector<std::byte> first = prepared(operations, norm, form, size);
+          prepared(operations, norm, form, kFew);
+          return std::pair(first, prepared(operations, norm, form, size));
+        };
+        // In new memory: there are bytes between the rows that nobody writes.
+        const auto one = twice(*alone.operations(Activations::kInt8, Ranks::limits()));
+        Ranks ranks(*GetParam(), 3);
+        std::vector<std::pair<std::vector<std::byte>, std::vector<std::byte>>> all(3);
+        ranks.run([&](int rank, Operations& operations) { all[static_cast<size_t>(rank)] = twice(operations); });
+        for (const auto& of_rank : all)
+          EXPECT_EQ(of_rank, one) << static_cast<int>(form) << ", " << size.rows << " rows of " << size.cols;
       }
     }
   }
 }
 
-// Few are rounded sooner than they are copied. Where there are too few for each rank, all ranks have to see that.
-TEST_P(RanksInputs, AreGatheredIfThereAreMany) {
-  const auto gathers = [&](int ranks, Size size) {
-    Ranks group(*GetParam(), ranks);
-    group.run([&](int, Operations& operations) {
-      operations.prepare(rows(size), {}, size.rows, {&plain_, &changed_}, Activations::kInt8);
+// Few are rounded sooner than the ranks have met.
+TEST_P(RanksInputs, AreInOneMemoryIfThereAreMany) {
+  Ranks ranks(*GetParam(), 3);
+  const auto memories = [&](Size size) {
+    std::vector<const std::byte*> memory(3);
+    ranks.run([&](int rank, Operations& operations) {
+      const Inputs inputs = operations.prepare(rows(size), {}, size.rows, {&plain_, &changed_}, Activations::kInt8);
+      memory[static_cast<size_t>(rank)] = inputs.of(Activations::kInt8, changed_).data;
     });
-    return group.counts().gathers;
+    return std::set<const std::byte*>(memory.begin(), memory.end()).size();
   };
-  EXPECT_EQ(gathers(2, kMany), 1u);
-  EXPECT_EQ(gathers(2, kFew), 0u);
-  EXPECT_EQ(gathers(2, kWide), 1u);
-  EXPECT_EQ(gathers(3, kWide), 0u);
+  EXPECT_EQ(memories(kMany), 1u);
+  EXPECT_EQ(memories(kFew), 3u);
+  EXPECT_EQ(memories(kWide), 1u);  // though one rank has no rows
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RanksInputs, ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
