@@ -41,8 +41,9 @@ struct SharedColumns {
 // What a rank has received.
 struct GatherCounts {
   uint64_t gathers = 0;
-  uint64_t bytes = 0;        // from other ranks
-  uint64_t nanoseconds = 0;  // in gather(), borrow() and publish(); waiting for slower ranks included, helping them not
+  uint64_t bytes = 0;  // from other ranks
+  // In gather(), borrow(), publish() and take_back(): with waiting for slower ranks, without helping them.
+  uint64_t nanoseconds = 0;
 
   GatherCounts& operator+=(const GatherCounts& more) {
     gathers += more.gathers;
@@ -71,17 +72,17 @@ class Communicator {
   virtual void gather(std::span<const SharedColumns> parts, int rows) = 0;
   static constexpr size_t kMostParts = 16;
 
-  // Whether all ranks are in this process. Then they can write to memory of rank 0 together, and read there what the others wrote.
+  // Whether all ranks are in this process, and can use the next three functions to write to rank 0's memory together.
   virtual bool share_memory() const { return false; }
-  // Only such ranks. Gives all ranks the memory that rank 0 names, for each to write a part of. Returns when nobody reads any more
-  // what it had; may throw as gather().
+  // Returns rank 0's `mine` to every rank, which may then write its part there: nobody still reads what was there before. Like
+  // gather(), all three throw RankGone if another rank has given up.
   virtual const void* borrow(const void* mine) {
     assert(false && "no shared memory");
     return mine;
   }
-  // Returns when all ranks have written their parts. They may read all until their next gather(), borrow() or take_back().
+  // Returns when all ranks have written their parts. A rank may read them until its next gather(), borrow() or take_back().
   virtual void publish() {}
-  // Before rank 0 alone writes to memory that was borrowed: returns when the others have stopped reading. All ranks call it.
+  // All ranks call it before rank 0 writes to that memory alone. Returns when the others have stopped reading it.
   virtual void take_back() {}
 
   const GatherCounts& counts() const { return counts_; }  // since it exists

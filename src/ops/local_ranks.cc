@@ -76,11 +76,11 @@ class LocalRanks::Rank final : public Communicator {
     if (lent_) wait();
     lent_ = false;
   }
-  // The step has failed: nobody reads any more.
+  // After a failed step, when nobody reads any more.
   void forget_lent() { lent_ = false; }
 
  private:
-  // Meets the others, and helps those that come later.
+  // Returns when all ranks have called it. Helps those that come later.
   void wait() {
     const auto began = Clock::now();
     helped_ = {};
@@ -114,29 +114,23 @@ class LocalRanks::Rank final : public Communicator {
     }
     counts_.bytes += bytes;
     if (bytes < kLeastCopiedTogether) return copy_rows(0, rows);
-    if (rows < kRowsCopiedTogether) {
-      const auto slices = static_cast<int>(bytes / kLeastCopiedTogether);
-      return team_.for_tiles(slices, [&](int slice, int) { copy_rows(0, rows, slice, slices); });
-    }
     team_.for_tiles((rows + kRowsCopiedTogether - 1) / kRowsCopiedTogether, [&](int tile, int) {
       copy_rows(tile * kRowsCopiedTogether, std::min(rows, (tile + 1) * kRowsCopiedTogether));
     });
   }
 
-  // Of each other rank's columns, one of `slices` equal shares.
-  void copy_rows(int begin, int end, int slice = 0, int slices = 1) const {
+  void copy_rows(int begin, int end) const {
     for (int rank = 0; rank < ranks(); ++rank) {
       if (rank == this->rank()) continue;
       const std::span<const SharedColumns> theirs = all_.ranks_[static_cast<size_t>(rank)]->parts_;
       assert(theirs.size() == parts_.size());
       for (size_t i = 0; i < parts_.size(); ++i) {
         const Share columns = parts_[i].columns_of(share_of(parts_[i].units, rank, ranks()));
-        const Share copied = share_of(columns.size(), slice, slices);
-        if (copied.size() == 0) continue;
-        const Rows to = parts_[i].y.columns(columns.begin + copied.begin, copied.size()),
-                   from = theirs[i].y.columns(columns.begin + copied.begin, copied.size());
+        if (columns.size() == 0) continue;
+        const Rows to = parts_[i].y.columns(columns.begin, columns.size()),
+                   from = theirs[i].y.columns(columns.begin, columns.size());
         for (int row = begin; row < end; ++row)
-          std::memcpy(to.row(row), from.row(row), static_cast<size_t>(copied.size()) * sizeof(float));
+          std::memcpy(to.row(row), from.row(row), static_cast<size_t>(columns.size()) * sizeof(float));
       }
     }
   }
@@ -147,7 +141,7 @@ class LocalRanks::Rank final : public Communicator {
   Clock::duration helped_{};              // in the wait that runs
   std::vector<uint32_t> helped_with_;     // by rank: the last loop
   const void* lends_ = nullptr;           // in borrow()
-  bool lent_ = false;                     // others may still read what was published
+  bool lent_ = false;                     // the others may still be reading what was published
 };
 
 LocalRanks::LocalRanks(std::span<Team* const> teams)

@@ -20,8 +20,8 @@ constexpr int kRowsPerQuantizeTile = 4;
 constexpr size_t kAlignment = 64;  // QuantizeArgs::out
 // Tiles per thread: the others can take tiles from a thread that is slowed down.
 constexpr int kTilesPerThread = 8;
-// Inputs that ranks of one process prepare together. Of fewer, waiting twice could cost what it saves: rounding one takes 1.4 ns
-// (int8x2, AVX2, on a Zen 3).
+// Inputs that ranks of one process prepare together. With fewer, waiting twice could cost more than it saves: rounding one takes
+// 1.4 ns (int8x2, AVX2, on a Zen 3).
 constexpr int64_t kLeastPreparedByRanks = 1 << 16;
 
 size_t input_stride(Activations a, int cols) {

@@ -54,7 +54,7 @@ class InputMemory {
     size_t int8 = 0, floats = 0, int8_rows = 0, transformed = 0, scratch = 0;  // bytes; `transformed`: of each
   };
   static Regions regions_of(std::span<const Need> needs, const InputForms& forms);
-  // Where the next inputs go. ranks: whether all write there together.
+  // Where the next inputs go. ranks: whether all ranks write there together.
   const InputMemory& memory_for(const Compute& compute, bool ranks) const;
   std::byte* region(Activations form) const;
 

@@ -77,7 +77,7 @@ TEST(LocalRanks, GiveEveryRankTheColumnsOfAll) {
   }
 }
 
-// Rank 0 lends its memory again and again, to all or for itself alone.
+// All ranks write to rank 0's memory, and in some rounds rank 0 does so alone afterwards.
 TEST(LocalRanks, WriteTogetherToTheMemoryOfTheFirst) {
   constexpr int kRanks = 3;
   LocalGroup group(kRanks, 1);
@@ -86,7 +86,7 @@ TEST(LocalRanks, WriteTogetherToTheMemoryOfTheFirst) {
   group.run([&](Communicator& rank) {
     std::vector<int>& mine = memory[static_cast<size_t>(rank.rank())];
     for (int round = 0; round < 200; ++round) {
-      // Const in the interface, since ranks lend objects that name the memory.
+      // The interface is const because ranks lend InputMemory, which only points to the memory.
       auto& lent = *const_cast<std::vector<int>*>(static_cast<const std::vector<int>*>(rank.borrow(&mine)));
       lent[static_cast<size_t>(rank.rank())] = round;
       rank.publish();
@@ -100,7 +100,7 @@ TEST(LocalRanks, WriteTogetherToTheMemoryOfTheFirst) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Nobody reads any more, so nobody waits for the others.
+// Then take_back() does not wait: the other rank does not call it here.
 TEST(LocalRanks, LendNothingAfterAFailedStep) {
   LocalGroup group(2, 1);
   group.run([](Communicator& rank) {

@@ -81,7 +81,7 @@ class RanksInputs : public ::testing::TestWithParam<const KernelSet*> {
   Linear plain_, changed_;
 };
 
-// Few inputs in between go to the memory of each rank, also of the one whose memory all have.
+// In between, each rank prepares few inputs in its own memory. Rank 0's is the one that all ranks have just read.
 TEST_P(RanksInputs, AreThoseOfOneRank) {
   Team team(2);
   CpuBackend alone(*GetParam(), team);
@@ -96,7 +96,7 @@ TEST_P(RanksInputs, AreThoseOfOneRank) {
           prepared(operations, norm, form, kFew);
           return std::pair(first, prepared(operations, norm, form, size));
         };
-        // In new memory: there are bytes between the rows that nobody writes.
+        // In fresh memory, because nobody writes the bytes between rows.
         const auto one = twice(*alone.operations(Activations::kInt8, Ranks::limits()));
         Ranks ranks(*GetParam(), 3);
         std::vector<std::pair<std::vector<std::byte>, std::vector<std::byte>>> all(3);
@@ -108,7 +108,7 @@ TEST_P(RanksInputs, AreThoseOfOneRank) {
   }
 }
 
-// Few are rounded sooner than the ranks have met.
+// Each rank rounds few inputs by itself, which is faster than waiting for the others.
 TEST_P(RanksInputs, AreInOneMemoryIfThereAreMany) {
   Ranks ranks(*GetParam(), 3);
   const auto memories = [&](Size size) {
