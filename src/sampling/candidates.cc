@@ -3,25 +3,21 @@
 #include <algorithm>
 #include <cassert>
 #include <span>
+#include <utility>
 
 #include "sampling/mirostat.h"
 #include "sampling/penalties.h"
 
 namespace quire {
 
-std::optional<int> best_candidates(const SamplingParams& params) {
-  if (params.logprobs) return {};
-  if (params.temperature == 0.0f) return 1;
-  if (params.top_k <= 0 || uses_mirostat(params) || params.top_n_sigma > 0.0f || params.typical_p < 1.0f) return {};
-  return params.top_k;
-}
+namespace {
 
-void find_candidates(const SamplingParams& params, const SampleRow& row, int best, SamplerScratch& scratch,
-                     Candidates& candidates) {
+// The tokens whose logits adjust_logits() may change, or that are the only ones allowed.
+void find_adjusted(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch,
+                   std::vector<TokenId>& tokens) {
   assert(row.vocab > 0);
   const bool penalized = row.penalized && has_penalties(params);
   scratch.reserve_counts(row.vocab);
-  std::vector<TokenId>& tokens = candidates.tokens;
   tokens.clear();
   // So that nothing throws while the scratch holds something.
   tokens.reserve(std::min(row.vocab, params.logit_bias.size() + params.allowed_token_ids.size() + row.banned.size() +
@@ -44,7 +40,29 @@ void find_candidates(const SamplingParams& params, const SampleRow& row, int bes
   }
   for (const TokenId token : tokens) scratch.seen[static_cast<size_t>(token)] = 0;
   std::ranges::sort(tokens);
-  candidates.best = params.allowed_token_ids.empty() ? best : 0;
+}
+
+}  // namespace
+
+bool find_candidates(const SamplingParams& params, const SampleRow& row, int most, bool may_draw,
+                     SamplerScratch& scratch, Candidates& candidates) {
+  const bool greedy = params.temperature == 0.0f, only_some = !params.allowed_token_ids.empty();
+  if (params.logprobs) return false;
+  if (!greedy && (uses_mirostat(params) || params.top_n_sigma > 0.0f || params.typical_p < 1.0f)) return false;
+  const int top_k = std::cmp_less(params.top_k, row.vocab) ? std::max(0, params.top_k) : 0;
+  find_adjusted(params, row, scratch, candidates.tokens);
+  candidates.draws = false;
+  if (greedy || only_some) {
+    candidates.best = only_some ? 0 : 1;
+    return true;
+  }
+  if (top_k > most) return false;
+  const bool draws =
+      may_draw && candidates.tokens.empty() && params.dynatemp_range <= 0.0f && params.xtc_probability <= 0.0f;
+  if (!draws && top_k == 0) return false;
+  candidates.draws = draws;
+  candidates.best = top_k > 0 ? top_k : params.top_p < 1.0f || params.min_p > 0.0f ? most : 1;
+  return true;
 }
 
 }  // namespace quire

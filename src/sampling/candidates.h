@@ -1,7 +1,6 @@
 // Which logits of a row decide its token, where not all of them do: so that a row need not leave the device that computed it.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "sampling/sampler.h"
@@ -17,18 +16,19 @@ namespace quire {
 // temperature 0 only the best token matters. With top_k, the later steps see only the k best tokens: temperature, the step before
 // it, needs no other tokens than each one and the best. Sums of the later steps are exact (sampler.h), or go through the tokens
 // that are left in the order of ids.
+//
+// If candidates.draws, it takes SampleRow::drawn as well: a draw with temperature, top_p and min_p (ops/pick.h), among the best
+// tokens if there is a top_k, and otherwise among all, where the best are those that top_p and min_p are likely to leave.
 struct Candidates {
   int best = 0;
-  std::vector<TokenId> tokens;  // ascending
+  std::vector<TokenId> tokens = {};  // ascending
+  bool draws = false;
 };
 
-// How many best tokens suffice if no logit is adjusted; nullopt: all logits count. They do if log-probabilities are wanted, and
-// if a step before top_k looks at all tokens.
-std::optional<int> best_candidates(const SamplingParams& params);
-
-// Sets candidates.tokens, and candidates.best to `best` or, if other tokens cannot be chosen, to 0. Of the row, the logits do not
-// count; `vocab` must be set.
-void find_candidates(const SamplingParams& params, const SampleRow& row, int best, SamplerScratch& scratch,
-                     Candidates& candidates);
+// Sets `candidates`, with no more than `most` best tokens; draws: only if may_draw. false: all logits count. They do if
+// log-probabilities are wanted, if a step before top_k looks at all tokens, and if top_k does not bound the tokens while logits are
+// adjusted, or later steps are others than top_p and min_p. Of the row, the logits do not count; `vocab` must be set.
+bool find_candidates(const SamplingParams& params, const SampleRow& row, int most, bool may_draw,
+                     SamplerScratch& scratch, Candidates& candidates);
 
 }  // namespace quire

@@ -167,6 +167,8 @@ Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratc
   const auto uniform = [&] { return uniform_at(params.seed, row.choice, row.position); };
   if (params.temperature == 0.0f) {
     sampled.token = row.token_at(static_cast<size_t>(best->token));
+  } else if (row.drawn != kNoToken) {
+    sampled.token = row.drawn;
   } else if (uses_mirostat(params)) {
     Distribution d(row.logits, best->logit, params.temperature, scratch);
     sampled.mirostat_mu = row.mirostat_mu;

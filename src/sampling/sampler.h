@@ -35,7 +35,8 @@ struct SampleRow {
   std::span<const TokenId> counted = {};
   // If not empty: logits[i] is that of token ids[i], and other tokens have no chance (candidates.h). Ascending.
   std::span<const TokenId> ids = {};
-  size_t vocab = 0;  // size of the vocabulary; 0: that of logits
+  TokenId drawn = kNoToken;  // with ids: what the draw gives (step 7), where it has been made elsewhere
+  size_t vocab = 0;          // size of the vocabulary; 0: that of logits
 
   size_t vocab_size() const { return vocab > 0 ? vocab : logits.size(); }
   TokenId token_at(size_t i) const { return ids.empty() ? static_cast<TokenId>(i) : ids[i]; }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstdint>
@@ -19,36 +18,7 @@ namespace {
 // not depend on the machine.
 constexpr size_t kLanes = 16;
 
-// e^x for x <= 0, with relative error below 2e-7; e^-87 below -87, where floats end.
-inline Floats exp4(Floats x) {
-  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
-  constexpr float kRound = 0x1.8p23f;
-  // ln 2 in two parts; the first has few enough bits that n times it is exact.
-  constexpr float kLn2High = 0x1.63p-1f;
-  constexpr float kLn2Low = -0x1.bd0106p-13f;
-  x = x > -87.0f ? x : all_lanes(-87.0f);
-  const Floats shifted = x * 0x1.715476p0f + kRound;
-  const Floats n = shifted - kRound;
-  const Floats r = (x - n * kLn2High) - n * kLn2Low;  // |r| <= ln(2)/2
-  // Taylor to r^7: the next term, 0.347^8 / 8!, is 5e-9.
-  Floats p = r * (1.0f / 5040) + 1.0f / 720;
-  p = p * r + 1.0f / 120;
-  p = p * r + 1.0f / 24;
-  p = p * r + 1.0f / 6;
-  p = p * r + 0.5f;
-  p = p * r + 1.0f;
-  p = p * r + 1.0f;
-  // 2^n: move the integer from the low bits of `shifted` to the exponent; its upper bits are shifted out.
-  return p * std::bit_cast<Floats>((std::bit_cast<Bits>(shifted) + 127u) << 23);
-}
-
-inline Floats round_weights(Floats w) {
-  // Below 2^-10 a float may be finer than the unit; adding 1.5 * 2^-10, whose last bit is the unit, rounds it. From
-  // 2^-10 the last bit of w is the unit or more.
-  constexpr float kRound = 0x1.8p-10f;
-  static_assert(kRound * std::numeric_limits<float>::epsilon() / 1.5f == kWeightUnit);
-  return w < 0x1p-10f ? (w + kRound) - kRound : w;
-}
+inline Floats exp4(Floats x) { return exp_up_to_0<Floats, Bits>(x); }
 
 // A sum in fixed order: each lane, then the remaining elements, then the lanes.
 double sum_lanes(std::span<const float> x) {
@@ -141,7 +111,7 @@ double standard_deviation(std::span<const float> logits, float peak) {
 void compute_weights(std::span<const float> logits, float peak, float temperature, std::span<float> weights) {
   assert(logits.size() == weights.size() && temperature > 0);
   for_each_four(logits.size(), [=](size_t i, auto n) {
-    store(round_weights(exp4((load(&logits[i], n) - peak) / temperature)), &weights[i], n);
+    store(softmax_weight<Floats, Bits>(load(&logits[i], n), peak, temperature), &weights[i], n);
   });
 }
 

@@ -6,12 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "base/softmax_weight.h"
 #include "quire/types.h"
 
 namespace quire {
 
-// Weights are multiples of this, at most 1. A double holds any sum of 2^20 such weights exactly (33 + 20 = 53 bits).
-inline constexpr float kWeightUnit = 0x1p-33f;
 inline constexpr size_t kMaxVocab = size_t{1} << 20;
 
 // Weights are summed per block of this many tokens; a draw finds its block first, then its token.
@@ -30,7 +29,7 @@ double log_sum_exp(std::span<const float> logits, float peak);
 // Of the logits above -infinity. `peak` is the largest, and finite.
 double standard_deviation(std::span<const float> logits, float peak);
 
-// weights[i] = exp((logits[i] - peak) / temperature), rounded to kWeightUnit; temperature > 0. The peak's weight is 1.
+// weights[i] = softmax_weight(logits[i], peak, temperature).
 void compute_weights(std::span<const float> logits, float peak, float temperature, std::span<float> weights);
 
 // weights[i] = 0 where scores[i] < floor; the two may be the same memory.

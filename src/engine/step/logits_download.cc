@@ -9,8 +9,9 @@
 namespace quire {
 namespace {
 
-// Whether a sampler that had all of the row would find nothing wrong with it.
-bool is_sound(const Picked& picked) {
+// Whether a sampler needs no more of the row, and would find nothing wrong with all of it.
+bool suffices(const Pick& pick, const Picked& picked) {
+  if (pick.draw && picked.drawn < 0) return false;
   const auto possible = [](float x) { return x <= std::numeric_limits<float>::max(); };  // false for NaN
   if (!picked.best.empty()) {
     const bool found = picked.best[0] >= 0;
@@ -56,7 +57,7 @@ void LogitsDownload::read_picked(std::span<const std::optional<Pick>> wanted, Fo
     const size_t bytes = picks_[row].words() * sizeof(uint32_t);
     std::optional<Picked>& picked = output.picked.emplace_back();
     if (wanted[row]) picked.emplace(picks_[row], left.first(bytes));
-    if (picked && !is_sound(*picked)) picked.reset();
+    if (picked && !suffices(picks_[row], *picked)) picked.reset();
     left = left.subspan(bytes);
   }
 }

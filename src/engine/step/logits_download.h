@@ -20,7 +20,8 @@ class LogitsDownload {
   // ForwardInput::picks.
   void begin(Operations& ops, const Rows& x, std::span<const std::optional<Pick>> wanted);
   // When all operations have been done, with the same arguments: sets `logits`, `picked` and `logits_bytes` of the output. rows:
-  // of logits. A row whose pick has NaN or infinities, or nothing at all, comes whole: so the sampler sees all that is wrong with it.
+  // of logits. A row comes whole if its pick does not decide; or has NaN or infinities, or nothing at all: so the sampler sees all that is
+  // wrong with it.
   void end(const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted, ForwardOutput& output);
 
  private:

@@ -157,7 +157,7 @@ void LogitsStage::choose_picks(std::span<const SampleRequest> requests, size_t r
   size_t words = 0, arguments = 0;
   for (std::optional<Pick>& pick : picks) {
     if (!pick) continue;
-    const size_t more_words = pick->words(), more_arguments = pick->mask.size() + pick->columns.size();
+    const size_t more_words = pick->room(), more_arguments = pick->mask.size() + pick->columns.size();
     if (words + more_words > rows * Pick::kWordsPerRow || arguments + more_arguments > Pick::kMostArguments) {
       pick.reset();
       continue;
@@ -172,7 +172,6 @@ void LogitsStage::pick_rows(const SampleRequest& request, ThreadMemory& memory, 
   if (!request.samples || request.failure || (predict_ && !request.drafts.empty())) return;
   if (request.shares_row && request.choice > 0) return;  // needs what choice 0 does
   const SamplingParams& params = request.request->sampling;
-  const std::optional<int> best = best_candidates(params);
   const auto answer = answer_and_drafts(request, memory);
   const size_t known = answer.size() - request.drafts.size();
   for (size_t drafts = 0; drafts <= request.drafts.size(); ++drafts) {
@@ -180,11 +179,13 @@ void LogitsStage::pick_rows(const SampleRequest& request, ThreadMemory& memory, 
     std::optional<Pick>& pick = picks[request.row + drafts];
     if (place && (place->refused || place->forced)) {
       pick.emplace();  // not sampled
-    } else if (best && *best <= Pick::kMostBest && !is_judged(request, drafts)) {
+    } else if (!is_judged(request, drafts)) {
       const size_t at = request.row + drafts;
+      Candidates& candidates = candidates_[at];
       const SampleRow row = row_of(request, answer.first(known + drafts), drafts);
-      find_candidates(params, row, *best, memory.scratch, candidates_[at]);
-      pick = pick_for(candidates_[at], row.mask, std::span(pick_masks_).subspan(at * mask_words_, mask_words_));
+      const bool may_draw = !request.shares_row;  // where choices share a row, each has a draw of its own
+      if (!find_candidates(params, row, Pick::kMostBest, may_draw, memory.scratch, candidates)) continue;
+      pick = pick_for(params, row, candidates, std::span(pick_masks_).subspan(at * mask_words_, mask_words_));
     }
   }
 }

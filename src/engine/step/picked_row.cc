@@ -2,11 +2,23 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
+
+#include "sampling/philox.h"
 
 namespace quire {
 
-Pick pick_for(const Candidates& candidates, std::span<const uint32_t> mask, std::span<uint32_t> room) {
+Pick pick_for(const SamplingParams& params, const SampleRow& row, const Candidates& candidates,
+              std::span<uint32_t> room) {
+  const std::span<const uint32_t> mask = row.mask;
   Pick pick{.best = candidates.best, .mask = mask, .columns = candidates.tokens};
+  if (candidates.draws) {
+    pick.draw = {.temperature = params.temperature,
+                 .uniform = uniform_at(params.seed, row.choice, row.position),
+                 .best_only = params.top_k > 0 && std::cmp_less(params.top_k, row.vocab),
+                 .top_p = params.top_p,
+                 .min_p = params.min_p};
+  }
   if (candidates.tokens.empty() || candidates.best == 0) return pick;
   if (mask.empty()) {
     std::ranges::fill(room, ~0u);
@@ -32,6 +44,7 @@ void PickedRow::set(const Picked& picked, SampleRow& row) {
   }
   row.ids = ids_;
   row.logits = logits_;
+  row.drawn = picked.drawn >= 0 ? picked.drawn : kNoToken;
 }
 
 }  // namespace quire

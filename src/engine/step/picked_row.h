@@ -11,13 +11,15 @@
 
 namespace quire {
 
-// mask: SampleRow::mask. room: as large as a mask. The pick refers to these and to the candidates, which must outlive it.
-Pick pick_for(const Candidates& candidates, std::span<const uint32_t> mask, std::span<uint32_t> room);
+// The row's logits do not count. room: as large as a mask. The pick refers to the row's mask, to room and to the candidates, which
+// must outlive it.
+Pick pick_for(const SamplingParams& params, const SampleRow& row, const Candidates& candidates,
+              std::span<uint32_t> room);
 
 // The logits that were picked, as the sampler reads them.
 class PickedRow {
  public:
-  // Replaces row.ids and row.logits by views of its own memory.
+  // Sets row.ids and row.logits, views of its own memory, and what else was picked.
   void set(const Picked& picked, SampleRow& row);
 
  private:

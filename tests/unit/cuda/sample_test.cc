@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -21,9 +22,9 @@ namespace {
 // Compares the results, word by word.
 void expect_picked(Device& device, TwinRows& x, int cols, const std::vector<Pick>& picks) {
   Stream stream(device, false, std::max<size_t>(16, 2 * pick_scratch_bytes(cols)));  // room for two rows at a time
-  size_t words = 0;
-  for (const Pick& one : picks) words += one.words();
-  std::byte* const results = device.allocate(words * sizeof(uint32_t));
+  size_t words = 0, room = 0;
+  for (const Pick& one : picks) words += one.words(), room += one.room();
+  std::byte* const results = device.allocate(room * sizeof(uint32_t));
   Rows rows = x.on_device();
   rows.cols = cols;
   pick(stream, rows, picks, reinterpret_cast<uint32_t*>(results));
@@ -100,6 +101,62 @@ TEST(PicksOnDevice, OrderEqualNumbersInfinitiesAndNan) {
   std::ranges::fill(row(5), -std::numeric_limits<float>::denorm_min());
   x.upload();
   expect_picked(*device, x, kCols, std::vector<Pick>(6, {.best = 12}));
+}
+
+// Draws from few and many parts, with masks, cuts and at the ends of their range, and next to rows without.
+TEST(PicksOnDevice, DrawFromTheWeightsThatAreLeft) {
+  const std::unique_ptr<Device> device = open(0);
+  std::mt19937 random(6);
+  for (const int cols : {1, 33, 500, 8192, 30001}) {
+    std::vector<uint32_t> mask;
+    for (int word = 0; word < (cols + 31) / 32; ++word) mask.push_back(static_cast<uint32_t>(random() | 1));
+    const std::vector<int32_t> columns{0};
+    constexpr double kLast = 1 - 0x1p-53;
+    std::vector<Pick> picks{
+        {.best = 1, .draw = {{.temperature = 1, .uniform = 0.3}}},
+        {.best = 2, .mask = mask, .draw = {{.temperature = 0.2f, .uniform = 0.9}}},
+        {.best = 3},
+        {.best = 1, .draw = {{.temperature = 0.7f, .uniform = kLast}}},
+        {.best = 1, .mask = mask, .draw = {{.temperature = 50, .uniform = 0}}},
+        {.best = 1, .columns = columns},
+        {.best = 1, .draw = {{.temperature = 1e-30f, .uniform = 0.5}}},
+        {.best = 1, .mask = mask, .draw = {{.temperature = 100, .uniform = kLast}}},
+        {.best = 40, .draw = {{.temperature = 0.1f, .uniform = 0.8, .top_p = 0.9f}}},
+        {.best = 128, .mask = mask, .draw = {{.temperature = 0.1f, .uniform = 0.6, .top_p = 0.99f, .min_p = 0.1f}}},
+        {.best = 40, .draw = {{.temperature = 2, .uniform = 0.8, .top_p = 0.9f}}},  // often not enough
+        {.best = 40, .draw = {{.temperature = 0.1f, .uniform = kLast, .min_p = 0.05f}}},
+        {.best = 40, .draw = {{.temperature = 0.1f, .uniform = 0.2, .top_p = 0}}},
+        {.best = 20, .draw = {{.temperature = 1, .uniform = kLast, .best_only = true}}},
+        {.best = 64, .mask = mask, .draw = {{.temperature = 1, .uniform = 0.5, .best_only = true, .top_p = 0.5f}}},
+        {.best = 64, .draw = {{.temperature = 1, .uniform = 0, .best_only = true, .min_p = 0.3f}}}};
+    TwinRows x(*device, static_cast<int>(picks.size()), cols, 2);
+    const auto row = [&](int r) { return std::span(x.host().row(r), static_cast<size_t>(cols)); };
+    std::ranges::fill(row(3), 1.0f);
+    for (const int r : {8, 13, 14}) std::ranges::for_each(row(r), [](float& value) { value = std::round(2 * value); });
+    x.upload();
+    expect_picked(*device, x, cols, picks);
+    std::ranges::reverse(picks);
+    expect_picked(*device, x, cols, picks);
+  }
+}
+
+TEST(PicksOnDevice, DrawNothingWithoutAFiniteBestNumber) {
+  const std::unique_ptr<Device> device = open(0);
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  constexpr int kCols = 9000;
+  TwinRows x(*device, 5, kCols, 2);
+  x.host().row(0)[8999] = kInfinite;
+  x.host().row(1)[3] = std::numeric_limits<float>::quiet_NaN();
+  std::ranges::fill(std::span(x.host().row(2), size_t{kCols}), -kInfinite);
+  std::ranges::fill(std::span(x.host().row(4), size_t{kCols / 2}), -kInfinite);
+  x.upload();
+  const std::vector<uint32_t> nothing((kCols + 31) / 32, 0);
+  for (const PickDraw& draw :
+       {PickDraw{.temperature = 1, .uniform = 0.5}, PickDraw{.temperature = 0.1f, .uniform = 0.5, .top_p = 0.5f}}) {
+    std::vector<Pick> picks(5, {.best = 30, .draw = draw});
+    picks[3].mask = nothing;
+    expect_picked(*device, x, kCols, picks);
+  }
 }
 
 // Whose rows begin anywhere, and so many parts that the best of parts are cut into parts again.

@@ -11,12 +11,19 @@
 
 namespace quire::cuda {
 
-// A row's pick.
+// A row's pick. Places are words of the results.
 struct RowPick {
   int32_t best;
   int32_t mask;            // among the words of all masks; -1: none
   int32_t columns, count;  // the first of its columns among those of all rows, and how many
-  int32_t at;              // word of the results where its own begin
+  int32_t at;              // of the best columns, their numbers, and the numbers of its columns
+  // PickDraw. `drawn`: the place of its result.
+  int32_t drawn = 0, best_only = 0;
+  float temperature = 0;  // 0: nothing is drawn
+  float top_p = 1, min_p = 0;
+  double uniform = 0;
+
+  DEVICE bool cuts() const { return best_only != 0 || top_p < 1 || min_p > 0; }
 };
 
 // A column that may be among the best.
