@@ -138,6 +138,9 @@ struct EngineOptions {
   bool forced_tokens = true;
   // On a GPU, bring only the logits that decide to the host, which samples: the same answers, sooner (docs/cuda.md).
   bool device_sampling = true;
+  // On a GPU, start a step of decoding while the last one runs, where nothing but its tokens is unknown: the same answers, sooner
+  // (docs/cuda.md).
+  bool run_ahead = true;
   Speculation speculative = Speculation::kOff;     // the same answers, in fewer steps
   std::string draft_model = {};                    // as `model`, with the same vocabulary
   std::string eagle_head = {}, medusa_heads = {};  // a safetensors file, or a folder with one
@@ -410,6 +413,7 @@ struct EngineStats {
 
   uint64_t gathered_bytes = 0;      // results that the first of several ranks has received from the others
   uint64_t stage_bytes = 0;         // of rows that stages of this process have sent to the next ones
+  uint64_t ahead_steps = 0;         // of `steps`: started while the last one ran
   uint64_t logits_bytes = 0;        // of logits that steps have brought from a GPU to the host
   uint64_t moved_expert_bytes = 0;  // of rows for experts on the CPU, from a GPU and back
 };

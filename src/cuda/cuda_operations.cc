@@ -55,7 +55,7 @@ CudaOperations::~CudaOperations() {
 
 size_t CudaOperations::memory_bytes(const OperationLimits& limits) {
   const bool experts = limits.experts.experts > 0;
-  return scratch_bytes(limits) + Stream::kPlaces + (limits.ranks > 1 ? RankGather::kBytes : 0) +
+  return scratch_bytes(limits) + Stream::kAllPlaces + (limits.ranks > 1 ? RankGather::kBytes : 0) +
          InputBuffers::bytes(input_needs(limits), limits.forms) + picked_bytes(limits) +
          (experts ? ExpertMemory::bytes(limits) + RouteMemory::bytes(limits) : 0);
 }
@@ -150,7 +150,19 @@ void CudaOperations::state_space(const LayerStates& states, const StateSpace& ar
 
 std::byte* CudaOperations::pick(const Rows& x, std::span<const Pick> picks) {
   cuda::pick(stream_, x, picks, reinterpret_cast<uint32_t*>(picked_));
+  token_words_.clear();
+  size_t words = 0;
+  for (const Pick& pick : picks) {
+    token_words_.push_back(static_cast<int32_t>(words + pick.token_word()));
+    words += pick.words();
+  }
   return picked_;
+}
+void CudaOperations::embed_picked(const PackedMatrix& matrix, std::span<const int32_t> rows, float scale,
+                                  const Rows& x) {
+  std::vector<int32_t> words;
+  for (const int32_t row : rows) words.push_back(token_words_[static_cast<size_t>(row)]);
+  cuda::embed_found(stream_, matrix, words, reinterpret_cast<const int32_t*>(picked_), scale, x);
 }
 
 }  // namespace quire::cuda

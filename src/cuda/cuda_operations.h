@@ -28,7 +28,8 @@ class CudaOperations final : public Operations {
   ~CudaOperations() override;
   static size_t memory_bytes(const OperationLimits& limits);
 
-  void start() override { stream_.start(); }
+  void start() override { stream_.end_pass(); }
+  void finish_first() override { stream_.finish_first(); }
   void finish() override { stream_.finish(); }
   void discard() noexcept override { stream_.discard(); }
   void observe_inputs(InputObserver* observer) override;
@@ -75,6 +76,7 @@ class CudaOperations final : public Operations {
                    int rows) override;
 
   std::byte* pick(const Rows& x, std::span<const Pick> picks) override;
+  void embed_picked(const PackedMatrix& matrix, std::span<const int32_t> rows, float scale, const Rows& x) override;
 
  private:
   Device& device_;
@@ -86,6 +88,7 @@ class CudaOperations final : public Operations {
   RouteMemory routes_;
   std::optional<ExpertMemory> experts_;  // none: the model has none
   std::byte* picked_ = nullptr;          // results of pick()
+  std::vector<int32_t> token_words_;     // of each row of pick(): where its token is among them
   SpanLists spans_;
   AttentionLists attention_lists_;
 };

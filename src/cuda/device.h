@@ -59,6 +59,16 @@ class Device {
   virtual void download_in_order(std::byte* to, const std::byte* from, size_t bytes) = 0;
   // Waits for the stream.
   virtual void finish() = 0;
+  // A place in the stream.
+  class Mark {
+   public:
+    virtual ~Mark() = default;
+  };
+  virtual std::unique_ptr<Mark> make_mark() = 0;
+  // Moves it after the work so far.
+  virtual void mark(Mark& mark) = 0;
+  // Waits for the work before the mark, which has been set.
+  virtual void wait(Mark& mark) = 0;
   // The CUDA stream, for libraries that add work of their own; it makes the device that of the calling thread. nullptr: it is none.
   virtual void* stream() { return nullptr; }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -26,8 +27,9 @@ Stream::Stream(Device& device, bool graphs, size_t scratch_bytes, RankGather* ra
       ranks_(ranks),
       variants_(variants) {
   if (scratch_bytes > 0) scratch_ = device_.allocate(scratch_bytes);
-  host_ = device_.allocate_host(kPlaces);
-  memory_ = device_.allocate(kPlaces);
+  host_ = device_.allocate_host(kAllPlaces);
+  memory_ = device_.allocate(kAllPlaces);
+  for (std::unique_ptr<Device::Mark>& end : ends_) end = device_.make_mark();
 }
 
 Stream::~Stream() {
@@ -41,12 +43,14 @@ Stream::~Stream() {
 }
 
 const std::byte* Stream::place_bytes(std::span<const std::byte> bytes) {
-  if (bytes.empty()) return memory_;
+  std::byte* const host = host_ + pass_ * kPlaces;
+  std::byte* const memory = memory_ + pass_ * kPlaces;
+  if (bytes.empty()) return memory;
   const uint64_t hash = checksum(bytes);
   for (const Placed& place : placed_) {
     if (place.hash == hash && place.bytes == bytes.size() &&
-        std::memcmp(host_ + place.at, bytes.data(), bytes.size()) == 0)
-      return memory_ + place.at;
+        std::memcmp(host + place.at, bytes.data(), bytes.size()) == 0)
+      return memory + place.at;
   }
   const size_t whole = bytes.size() <= kLargePlace ? std::max(kLeastPlace, std::bit_ceil(bytes.size()))
                                                    : (bytes.size() + kLargePlace - 1) / kLargePlace * kLargePlace;
@@ -54,14 +58,15 @@ const std::byte* Stream::place_bytes(std::span<const std::byte> bytes) {
     throw Error(ErrorKind::kResource, "the operations of a step have more than " + std::to_string(kPlaces >> 20) +
                                           " MiB of arguments; lower --max-num-batched-tokens");
   const size_t at = std::exchange(used_, used_ + whole);
-  std::memcpy(host_ + at, bytes.data(), bytes.size());
+  std::memcpy(host + at, bytes.data(), bytes.size());
   placed_.push_back({hash, at, bytes.size()});
-  return memory_ + at;
+  return memory + at;
 }
 
 void Stream::start() {
   if (launches_.empty()) return;
-  if (used_ > uploaded_) device_.upload_in_order(memory_ + uploaded_, host_ + uploaded_, used_ - uploaded_);
+  const size_t at = pass_ * kPlaces + uploaded_;
+  if (used_ > uploaded_) device_.upload_in_order(memory_ + at, host_ + at, used_ - uploaded_);
   uploaded_ = used_;
   if (graphs_) {
     graphs_->run(launches_);
@@ -82,12 +87,37 @@ void Stream::exchange(size_t bytes) {
   ranks_->exchange(bytes);
 }
 
-void Stream::forget() {
+void Stream::begin_pass(size_t pass) {
   launches_.clear();
   part_ = kFirstPart;
   used_ = uploaded_ = 0;
   ++step_;
   placed_.clear();
+  pass_ = pass;
+}
+
+void Stream::forget() {
+  begin_pass(0);
+  unfinished_ = 0;
+}
+
+void Stream::end_pass() {
+  assert(unfinished_ < kPasses);
+  start();
+  device_.mark(*ends_[pass_]);
+  ++unfinished_;
+  begin_pass((pass_ + 1) % kPasses);
+}
+
+void Stream::finish_first() {
+  if (unfinished_ == 0) return;
+  try {
+    device_.wait(*ends_[(pass_ + kPasses - unfinished_) % kPasses]);
+  } catch (...) {
+    discard();
+    throw;
+  }
+  if (--unfinished_ == 0) forget();
 }
 
 void Stream::finish() {

@@ -3,6 +3,7 @@
 // before.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,8 +22,9 @@ class VariantTable;  // cuda/linear/linear_variant.h
 
 class Stream {
  public:
-  // Room for the values of a step.
+  // Room for the values of a pass, and of all: one may be started while another runs.
   static constexpr size_t kPlaces = size_t{32} << 20;
+  static constexpr size_t kPasses = 2, kAllPlaces = kPasses * kPlaces;
 
   // The device must outlive it. graphs: whether to use them. scratch_bytes: see scratch(). ranks: if the operations are those of one
   // rank among several, how they get what the others compute; it must outlive the stream. variants: chosen kernels of linears, or
@@ -44,7 +46,7 @@ class Stream {
     if (launches_.size() == part_) start();
   }
 
-  // Where launches before the next finish() find these values, at a multiple of 16 bytes. Equal values share their place.
+  // Where launches of this pass find these values, at a multiple of 16 bytes. Equal values share their place.
   template <class T>
   const T* place(std::span<const T> values) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -55,7 +57,7 @@ class Stream {
   std::byte* scratch() const { return scratch_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
 
-  // Another number after each finish() and discard(): while it is the same, places stay valid.
+  // Another number for each pass, and after each finish() and discard(): while it is the same, places stay valid.
   uint64_t step() const { return step_; }
 
   const VariantTable* variants() const { return variants_; }
@@ -68,6 +70,10 @@ class Stream {
 
   // Starts all that has been launched. Throws Error (kResource); then the caller discards.
   void start();
+  // ... which ends a pass: another may follow, whose values have places of their own. At most kPasses may be unfinished.
+  void end_pass();
+  // Waits until the first unfinished pass has run. Throws Error (kResource), and has then given up all launches.
+  void finish_first();
   // Waits until all that has been launched has run. Throws Error (kResource), and has then given up the launches.
   void finish();
   // Gives up the launches since the last finish(): those that have not been started never run, and none runs when it returns.
@@ -83,6 +89,7 @@ class Stream {
   static constexpr size_t kFirstPart = 32, kGrowth = 8;
 
   const std::byte* place_bytes(std::span<const std::byte> bytes);
+  void begin_pass(size_t pass);
   void forget();
 
   Device& device_;
@@ -93,8 +100,11 @@ class Stream {
   std::byte* scratch_ = nullptr;
   std::vector<Launch> launches_;  // that have not been started
   size_t part_ = kFirstPart;      // launches after which they are
-  std::byte* host_ = nullptr;     // [kPlaces] of values
+  std::byte* host_ = nullptr;     // [kPasses][kPlaces] of values
   std::byte* memory_ = nullptr;   // their places on the device
+  size_t pass_ = 0;               // the one being made: which of the places it has
+  size_t unfinished_ = 0;         // passes that have been ended
+  std::array<std::unique_ptr<Device::Mark>, kPasses> ends_;
   size_t used_ = 0, uploaded_ = 0;
   uint64_t step_ = 1;
   std::vector<Placed> placed_;

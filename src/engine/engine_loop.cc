@@ -93,7 +93,11 @@ EngineLoop::EngineLoop(LoadedModel& model)
       builder_(model, cache_, draft_stage_.reads()),
       logits_stage_(model.runtime.team, model.target.config.vocab, model.options.forced_tokens,
                     draft_stage_.wants_predictions()),
+      ahead_(roster_, cache_, orders_, builder_),
       picks_logits_(options_.device_sampling && !recorder_ && model.executor().picks_logits()),
+      runs_ahead_(options_.run_ahead && picks_logits_ && options_.kv_cache && model.executor().runs_ahead() &&
+                  !draft_stage_.on() && !model.host_experts && !cache_.shared().has_states() &&
+                  !(trace_ && options_.trace_detail == TraceDetail::kOperations)),
       watch_(model) {
   stats_.kv_pages = model.info.kv_pages;
   state_.needs = cache_.needs();
@@ -143,6 +147,7 @@ void EngineLoop::fail(const Error& error) {
 void EngineLoop::try_step() {
   roster_.end_unwanted();
   if (!orders_.copies_meanwhile()) poll_loader();
+  if (ahead_.launched()) return step_ahead();
   if (idle()) return catch_up();
   if (trace_) trace_->begin_step();
   observe();
@@ -159,8 +164,25 @@ void EngineLoop::try_step() {
   }
   ended(StepPhase::kSchedule);
   const auto start = Clock::now();
-  EngineStep& step = make_step();
-  StepResults& results = compute(step);
+  finish_step(make_step(), start, false);
+}
+
+// The one whose pass runs already.
+void EngineLoop::step_ahead() {
+  const auto start = Clock::now();
+  if (!ahead_.take(plan_, step_)) {
+    orders_.finish_ahead();
+    return ahead_.end();
+  }
+  if (trace_) trace_->begin_step();
+  ++stats_.ahead_steps;
+  ended(StepPhase::kSchedule);
+  finish_step(step_, start, true);
+}
+
+// start: when making the step began.
+void EngineLoop::finish_step(EngineStep& step, Clock::time_point start, bool ahead) {
+  StepResults& results = compute(step, ahead);
   take(step, results);
   count_step(step, results, start, seconds(Clock::now() - start));
   if (trace_) {
@@ -292,11 +314,13 @@ EngineStep& EngineLoop::make_step() {
   return step_;
 }
 
-StepResults& EngineLoop::compute(EngineStep& step) {
+// ahead: its pass has been launched.
+StepResults& EngineLoop::compute(EngineStep& step, bool ahead) {
   logits_stage_.prepare(step.samples);
-  if (picks_logits_) logits_stage_.choose_picks(step.samples, step.logits, step.forward.picks);
+  if (picks_logits_ && !ahead) logits_stage_.choose_picks(step.samples, step.logits, step.forward.picks);
   ended(StepPhase::kBuild);
-  const ForwardOutput& output = orders_.run(step.forward);
+  const ForwardOutput& output = ahead ? orders_.finish_ahead() : orders_.run(step.forward);
+  if (ahead) ahead_.end();
   ended(StepPhase::kForward);
   results_.expert_bytes = output.expert_bytes;
   stats_.logits_bytes += output.logits_bytes;
@@ -314,6 +338,7 @@ StepResults& EngineLoop::compute(EngineStep& step) {
 // While the step's pass runs elsewhere. Copies may take half of the time that the pass is expected to take; what they leave is
 // copied when it has to be.
 void EngineLoop::work_meanwhile() {
+  if (runs_ahead_) ahead_.launch(step_);
   outbox_.tell();
   if (!orders_.copies_meanwhile()) return;
   StepWork work;
@@ -335,6 +360,7 @@ void EngineLoop::poll_loader(Clock::time_point until) {
 // ---- take the results ----
 
 void EngineLoop::take(EngineStep& step, StepResults& results) {
+  return_lost(step, results.samples);
   for (Sequence* s : step.sequences) cache_.register_finished(*s);
   end_pooled(step);
   take_samples(step, results.samples);
@@ -346,6 +372,17 @@ void EngineLoop::take(EngineStep& step, StepResults& results) {
   roster_.remove_ended();
   if (!orders_.computes_apart() || roster_.running().empty()) catch_up();
   ended(StepPhase::kDeliver);
+}
+
+// Rows that the next pass had overwritten before they turned out to be needed whole: the next step computes them again.
+void EngineLoop::return_lost(EngineStep& step, std::span<const SampleResult> results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].lost) continue;
+    Sequence& s = *step.sampling[i].sequence;
+    --s.computed;
+    s.wants_row = true;
+    cache_.shrink(s, 1, 0);
+  }
 }
 
 void EngineLoop::end_pooled(const EngineStep& step) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/ahead/ahead_step.h"
 #include "engine/answer/chosen.h"
 #include "engine/answer/outbox.h"
 #include "engine/cache/page_cache.h"
@@ -35,7 +36,7 @@ class EngineLoop {
   // New requests, each with its first sequence.
   void add(Sequences&& arrived) { roster_.add(std::move(arrived)); }
   void cancel(std::vector<RequestId>& ids) { roster_.cancel(ids); }
-  bool idle() const { return roster_.idle(); }
+  bool idle() const { return roster_.idle() && !ahead_.launched(); }
   // Ends cancelled and late requests, then computes one step of the others. Without memory for one sequence, that
   // sequence ends with an error; without memory for the step itself, all do. Where passes run apart, clients hear of this step
   // while the next one's pass runs.
@@ -45,6 +46,7 @@ class EngineLoop {
   void end_all(FinishReason reason) {
     roster_.end_all(reason);
     catch_up();
+    if (ahead_.launched()) step();
   }
   // While it is idle: finds out whether the processes that compute are still there.
   void beat();
@@ -77,11 +79,14 @@ class EngineLoop {
   // Run.
   void begin_computing(Sequence& s);
   EngineStep& make_step();
-  StepResults& compute(EngineStep& step);
+  StepResults& compute(EngineStep& step, bool ahead);
+  void finish_step(EngineStep& step, Clock::time_point start, bool ahead);
+  void step_ahead();
   void work_meanwhile();
   void poll_loader(Clock::time_point until = {});
   // Take the results.
   void take(EngineStep& step, StepResults& results);
+  void return_lost(EngineStep& step, std::span<const SampleResult> results);
   void end_pooled(const EngineStep& step);
   void take_features(const EngineStep& step);
   void take_samples(EngineStep& step, std::span<SampleResult> results);
@@ -110,7 +115,9 @@ class EngineLoop {
   DraftOrders draft_orders_;
   StepBuilder builder_;
   LogitsStage logits_stage_;
+  AheadStep ahead_;
   const bool picks_logits_;  // the executor brings the numbers of logits that decide, where not all do
+  const bool runs_ahead_;    // steps of decoding are launched while the last one runs
   StepCostModel costs_;
   bool lost_ = false;     // EngineOptions::on_lost has been called
   int since_oldest_ = 0;  // admissions since the longest waiting sequence had its turn

@@ -23,11 +23,12 @@ struct Sequence {
   int choice = 0;
   bool forks_pending = false;  // choice 0 of n > 1: the other choices fork where its prompt ends
 
-  TokenIds tokens;       // prompt and answer
-  int computed = 0;      // tokens whose keys and values are in the pages
-  bool begun = true;     // false from admission to the first step that computes it
-  bool decodes = false;  // its tokens have been computed since admission, but for those generated since
-  TokenIds drafts;       // guesses of its next tokens, for the next step
+  TokenIds tokens;         // prompt and answer
+  int computed = 0;        // tokens whose keys and values are in the pages
+  bool begun = true;       // false from admission to the first step that computes it
+  bool decodes = false;    // its tokens have been computed since admission, but for those generated since
+  bool wants_row = false;  // the next row of logits as a whole (SampleRequest::whole)
+  TokenIds drafts;         // guesses of its next tokens, for the next step
   // What the drafts were drawn from, for the rejection rule (speculate/rejection.h); valid in the step. Empty: each draft
   // is judged by the token that is sampled at its place. Weights without tokens: the draft was certain.
   std::vector<TokenWeights> draft_weights;

@@ -8,9 +8,21 @@
 #include <utility>
 
 #include "engine/pool_stage.h"
+#include "sampling/philox.h"
 
 namespace quire {
 namespace {
+
+Span span_of(const Sequence& s, int row, int rows, int position) {
+  return {.row = row,
+          .rows = rows,
+          .position = position,
+          .tables = s.pages.units(),
+          .state = s.cached.state.slot,
+          .state_copies = s.cached.state.copies,
+          .rope_variant = s.request->rope_variant,
+          .adapter = adapter_number(*s.request)};
+}
 
 // Whose next token the request samples.
 void set_answer(SampleRequest& request, const Sequence& s) {
@@ -24,11 +36,7 @@ void set_answer(SampleRequest& request, const Sequence& s) {
 
 void EngineStep::clear() {
   sequences.clear();
-  forward.rows.clear();
-  forward.spans.clear();
-  forward.sequences.clear();
-  forward.pooled.clear();
-  forward.picks.clear();
+  forward.clear();
   pooled.clear();
   kept.clear();
   samples.clear();
@@ -60,6 +68,18 @@ void StepBuilder::add(Sequence& s, const Chunk& chunk, EngineStep& step) const {
   if (!wants_answer(*s.request)) add_pooled(s, chunk, static_cast<int>(row), logits, step);
 }
 
+void StepBuilder::add_ahead(const Sequence& s, int row, const Pick& pick, ForwardInput& forward) {
+  forward.sequences.push_back(s.id);
+  forward.spans.push_back(span_of(s, static_cast<int>(forward.rows.size()), 1, s.computed));
+  forward.rows.push_back({.token = 0, .position = s.computed, .wants_logits = true});
+  forward.picked.push_back(row);
+  Pick next = pick;
+  if (next.draw)
+    next.draw->uniform =
+        uniform_at(s.request->sampling.seed, static_cast<uint32_t>(s.choice), static_cast<uint64_t>(s.computed) + 1);
+  forward.picks.emplace_back(next);
+}
+
 // row: the chunk's first one; logits: how many there were before it.
 void StepBuilder::add_pooled(Sequence& s, const Chunk& chunk, int row, size_t logits, EngineStep& step) const {
   ForwardInput& forward = step.forward;
@@ -79,15 +99,8 @@ void StepBuilder::add_pooled(Sequence& s, const Chunk& chunk, int row, size_t lo
 void StepBuilder::add_rows(Sequence& s, const Chunk& chunk, EngineStep& step) const {
   ForwardInput& forward = step.forward;
   forward.sequences.push_back(s.id);
-  forward.spans.push_back({.row = static_cast<int>(forward.rows.size()),
-                           .rows = chunk.rows + chunk.drafts,
-                           .position = chunk.first,
-                           .tables = s.pages.units(),
-                           .state = s.cached.state.slot,
-                           .state_copies = s.cached.state.copies,
-                           .rope_variant = s.request->rope_variant,
-                           .drafts = chunk.drafts,
-                           .adapter = adapter_number(*s.request)});
+  forward.spans.push_back(span_of(s, static_cast<int>(forward.rows.size()), chunk.rows + chunk.drafts, chunk.first));
+  forward.spans.back().drafts = chunk.drafts;
   const bool all = s.wants_all_logits(), answers = wants_answer(*s.request),
              gives = answers || keeps_logits(*s.request);
   for (int i = 0; i < chunk.rows; ++i) {
@@ -119,6 +132,7 @@ void StepBuilder::add_sample(Sequence& s, const Chunk& chunk, int position, Engi
   } else {
     request.drafts = std::span(s.drafts).first(static_cast<size_t>(chunk.drafts));
     request.draft_weights = s.draft_weights;
+    request.whole = std::exchange(s.wants_row, false);
     step.logits += request.drafts.size();
     try {
       request.shares_row = s.forks_pending && s.request->max_new_tokens > 0;

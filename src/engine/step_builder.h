@@ -56,6 +56,9 @@ class StepBuilder {
 
   // Adds a sequence's rows, which then count as computed. Its pages have room for them.
   void add(Sequence& s, const Chunk& chunk, EngineStep& step) const;
+  // Adds the row of the token that `pick` finds in row `row` of the last pass's logits; its own token is found alike. Its pages have
+  // room for it.
+  static void add_ahead(const Sequence& s, int row, const Pick& pick, ForwardInput& forward);
 
  private:
   void add_pooled(Sequence& s, const Chunk& chunk, int row, size_t logits, EngineStep& step) const;

@@ -43,6 +43,8 @@ struct Batch {
   std::span<const Row> rows;
   std::span<const Span> spans;  // cover all rows, in their order
   Rows vectors = {};            // what takes the place of embeddings, in the order of the rows without a token
+  // If not empty: of each row, the row of the last pass's logits whose token it has (Operations::embed_picked()); Row::token is 0.
+  std::span<const int32_t> picked = {};
 };
 
 }  // namespace quire

@@ -244,6 +244,8 @@ bool can_exit_after(const ModelConfig& config, int layers) {
          !config.layers[static_cast<size_t>(layers) - 1].joined;
 }
 
+bool takes_picked_tokens(const ModelConfig& config) { return config.per_layer_dim == 0 && config.segments == 0; }
+
 CacheLayout cache_layout(const ModelConfig& config, KvType type, std::span<const ModelConfig* const> drafters) {
   std::vector<LayerCache> layers;
   const auto add = [&layers](const ModelConfig& model) {

@@ -103,6 +103,8 @@ int widest_ffn(const ModelConfig& config);
 
 // Whether the first so many layers can be run without the others: 1 to all, and none whose result the next layer adds.
 bool can_exit_after(const ModelConfig& config, int layers);
+// Whether a batch may have Batch::picked: only the embedding reads tokens.
+bool takes_picked_tokens(const ModelConfig& config);
 
 // What the layers keep of past tokens. drafters: further models whose layers follow, in the same units and states, so that
 // a sequence's page tables serve them all: a page that is shared, copied or stored has what the drafters know of its

@@ -144,7 +144,12 @@ struct Decoder::State {
   void embed(const Batch& batch) {
     work.ids.clear();
     for (const Row& row : batch.rows) work.ids.push_back(row.token);
-    ops.embed(weights.embedding.weight, work.ids, config.embedding_scale, work.x);
+    if (batch.picked.empty()) {
+      ops.embed(weights.embedding.weight, work.ids, config.embedding_scale, work.x);
+    } else {
+      assert(batch.picked.size() == batch.rows.size() && takes_picked_tokens(config));
+      ops.embed_picked(weights.embedding.weight, batch.picked, config.embedding_scale, work.x);
+    }
     take_vectors(batch);
     const auto rows = static_cast<int>(batch.rows.size());
     if (config.per_layer_dim > 0) per_layer_embeddings(step(rows), weights);

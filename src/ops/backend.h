@@ -42,8 +42,12 @@ class Operations {
  public:
   virtual ~Operations() = default;
 
-  // Has the backend begin all operations that were called, and returns at once.
+  // Has the backend begin all operations that were called, as one pass, and returns at once. One more pass may be started before
+  // finish_first() or finish() has waited for it.
   virtual void start() {}
+  // Returns when the pass that was started first has been done. The next one may still run, and until it is done, nobody may touch
+  // what it uses.
+  virtual void finish_first() { finish(); }
   // Returns when all operations have been done. Before that, nobody may view(), write() or copy() what they use.
   virtual void finish() = 0;
   // Gives up the operations called since the last finish(), for a step that cannot go on: those that have not begun never run, and
@@ -136,6 +140,9 @@ class Operations {
   // the other, at a multiple of 16 bytes (Picked); valid until the next call. x stays as it is. The rows are at most
   // OperationLimits::max_picked, and the picks within the limits of ops/pick.h.
   virtual std::byte* pick(const Rows& x, std::span<const Pick> picks) = 0;
+  // x[i] = scale * matrix[the token of row rows[i] of the last pick()]: the column that was drawn, or without a draw the best one. A row
+  // without one is left as it is.
+  virtual void embed_picked(const PackedMatrix& matrix, std::span<const int32_t> rows, float scale, const Rows& x) = 0;
 };
 
 // Limits of a device, as measured.

@@ -22,6 +22,7 @@ class ForwardingOperations : public Operations {
   using Operations::project;
 
   void start() override { inner_->start(); }
+  void finish_first() override { inner_->finish_first(); }
   void finish() override { inner_->finish(); }
   void discard() noexcept override { inner_->discard(); }
   void observe_inputs(InputObserver* observer) override { inner_->observe_inputs(observer); }
@@ -96,6 +97,9 @@ class ForwardingOperations : public Operations {
   }
 
   std::byte* pick(const Rows& x, std::span<const Pick> picks) override { return inner_->pick(x, picks); }
+  void embed_picked(const PackedMatrix& matrix, std::span<const int32_t> rows, float scale, const Rows& x) override {
+    inner_->embed_picked(matrix, rows, scale, x);
+  }
 
  protected:
   Operations& inner() const { return *inner_; }

@@ -35,6 +35,8 @@ struct Pick {
   size_t words() const { return draw ? 3 : best_words() + columns.size(); }
   // Of all that finding it takes.
   size_t room() const { return words() + (draw ? best_words() : 0); }
+  // Where its token is among the words: the column that was drawn, or without a draw the best one. Takes best >= 1.
+  size_t token_word() const { return draw ? 2 : 0; }
 
  private:
   size_t best_words() const { return 2 * static_cast<size_t>(best); }

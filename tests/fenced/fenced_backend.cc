@@ -153,6 +153,9 @@ class FencedOperations final : public Operations {
   std::byte* pick(const Rows& x, std::span<const Pick> picks) override {
     return run([&] { return inner_->pick(x, picks); });
   }
+  void embed_picked(const PackedMatrix& matrix, std::span<const int32_t> rows, float scale, const Rows& x) override {
+    run([&] { inner_->embed_picked(matrix, rows, scale, x); });
+  }
 
  private:
   template <class F>

@@ -499,6 +499,10 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
          "with --device cuda, bring all logits to the host (for comparison; docs/cuda.md)")
       ->group(kSchedulingGroup);
   app.add_flag_callback(
+         "--no-run-ahead", [&o] { o.run_ahead = false; },
+         "with --device cuda, start no step before the last one has ended (for comparison; docs/cuda.md)")
+      ->group(kSchedulingGroup);
+  app.add_flag_callback(
          "--no-prefix-cache,--no-enable-prefix-caching", [&o] { o.prefix_cache = false; },
          "compute every prompt from its first token, even if an earlier one began the same way")
       ->group(kCacheGroup);

@@ -16,6 +16,11 @@
 namespace quire::cuda {
 namespace {
 
+struct EmulatedMark final : Device::Mark {
+  size_t transfers = 0;   // before it
+  uint32_t launches = 0;  // likewise
+};
+
 struct EmulatedGraph final : Device::Graph {
   std::vector<Launch> launches;
 };
@@ -172,6 +177,7 @@ void EmulatedDevice::upload_in_order(std::byte* to, const std::byte* from, size_
   check_alive();
   check_range(to, bytes, "an upload");
   if (bytes > 0) std::memcpy(to, from, bytes);
+  transfers_.push_back({true, const_cast<std::byte*>(from), {from, from + bytes}});
 }
 
 void EmulatedDevice::run_one(const Launch& launch) {
@@ -194,15 +200,47 @@ void EmulatedDevice::download_in_order(std::byte* to, const std::byte* from, siz
   const std::lock_guard lock(mutex_);
   check_alive();
   check_range(from, bytes, "a download");
-  downloads_.push_back({to, {from, from + bytes}});
+  transfers_.push_back({false, to, {from, from + bytes}});
 }
 
 void EmulatedDevice::finish() {
   const std::lock_guard lock(mutex_);
-  const std::vector<Download> downloads = std::exchange(downloads_, {});
+  finish(waited_transfers_ + transfers_.size(), memory_.launches());
+}
+
+// transfers, launches: how many there were before the place that is waited for.
+void EmulatedDevice::finish(size_t transfers, uint32_t launches) {
+  std::vector<Transfer> done;
+  for (; waited_transfers_ < transfers; ++waited_transfers_) {
+    done.push_back(std::move(transfers_.front()));
+    transfers_.pop_front();
+  }
   check_alive();
-  memory_.finish_launches();
-  for (const Download& d : downloads) std::ranges::copy(d.bytes, d.to);
+  memory_.finish_launches(launches);
+  for (const Transfer& t : done) {
+    if (!t.up) {
+      std::ranges::copy(t.bytes, t.host);
+    } else if (!std::equal(t.bytes.begin(), t.bytes.end(), t.host)) {
+      throw DeviceFault("the host has changed " + std::to_string(t.bytes.size()) +
+                        " bytes before they were uploaded: wait for the upload first");
+    }
+  }
+}
+
+std::unique_ptr<Device::Mark> EmulatedDevice::make_mark() { return std::make_unique<EmulatedMark>(); }
+
+void EmulatedDevice::mark(Mark& mark) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  auto& place = static_cast<EmulatedMark&>(mark);
+  place.transfers = waited_transfers_ + transfers_.size();
+  place.launches = memory_.launches();
+}
+
+void EmulatedDevice::wait(Mark& mark) {
+  const std::lock_guard lock(mutex_);
+  const auto& place = static_cast<const EmulatedMark&>(mark);
+  finish(place.transfers, place.launches);
 }
 
 std::unique_ptr<Device::Graph> EmulatedDevice::record(std::span<const Launch> launches) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,7 +39,8 @@ struct EmulatedFailures {
 };
 
 // Kernels run at once, in run(). It throws DeviceFault if a kernel makes a mistake. So do download(), upload() and copy() of memory
-// which kernels use that finish() has not waited for (with checks of races): a GPU may still run them.
+// which kernels use that finish() has not waited for (with checks of races): a GPU may still run them. And so does finish() if the
+// host has changed what an upload_in_order() might not have read yet.
 class EmulatedDevice final : public Device {
  public:
   explicit EmulatedDevice(const EmulatedOptions& options = {});
@@ -72,6 +74,9 @@ class EmulatedDevice final : public Device {
   void run(std::span<const Launch> launches) override;
   void download_in_order(std::byte* to, const std::byte* from, size_t bytes) override;
   void finish() override;
+  std::unique_ptr<Mark> make_mark() override;
+  void mark(Mark& mark) override;
+  void wait(Mark& mark) override;
   std::unique_ptr<Graph> record(std::span<const Launch> launches) override;
   void run(Graph& graph) override;
 
@@ -80,6 +85,7 @@ class EmulatedDevice final : public Device {
   void check_range(const std::byte* memory, size_t bytes, const char* what);
   void check_idle(const std::byte* memory, size_t bytes, emulated::GlobalUse use, const char* what);
   void run_one(const Launch& launch);
+  void finish(size_t transfers, uint32_t launches);
 
   DeviceFacts facts_;
   mutable std::mutex mutex_;  // of all that follows
@@ -88,11 +94,13 @@ class EmulatedDevice final : public Device {
   EmulatedFailures failures_;
   std::map<const KernelEntry*, KernelCounters> counters_;
   std::set<const std::byte*> pinned_;
-  struct Download {
-    std::byte* to;
+  struct Transfer {
+    bool up;
+    std::byte* host;
     std::vector<std::byte> bytes;
   };
-  std::vector<Download> downloads_;  // in order, which finish() ends
+  std::deque<Transfer> transfers_;  // in order, that nothing has waited for
+  size_t waited_transfers_ = 0;     // before these
   emulated::GlobalMemory memory_;
   emulated::BlockRunner blocks_;
 };

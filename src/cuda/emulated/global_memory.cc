@@ -105,9 +105,11 @@ std::string GlobalMemory::describe(const void* at) const {
   return "no memory is allocated";
 }
 
-std::optional<GlobalConflict> GlobalMemory::use_word(Cell& cell, uint8_t bytes, const GlobalUser& user, GlobalUse use) {
+std::optional<GlobalConflict> GlobalMemory::use_word(Cell& cell, uint8_t bytes, const GlobalUser& user, GlobalUse use,
+                                                     uint32_t finished) {
   const auto block = static_cast<uint32_t>(user.block) + 1;
-  if (!user.waited && cell.written_before) return GlobalConflict{true, std::nullopt, std::nullopt, GlobalUse::kWrite};
+  if (!user.waited && cell.written_before > finished)
+    return GlobalConflict{true, std::nullopt, std::nullopt, GlobalUse::kWrite};
   // Most accesses read what no thread of the launch writes.
   if (use == GlobalUse::kRead && cell.writer == 0 && (cell.read & bytes) == bytes &&
       (cell.reader == block || (cell.reader == kSeveral && (cell.read_by_several & bytes) == bytes)))
@@ -154,7 +156,7 @@ std::optional<GlobalConflict> GlobalMemory::use(const void* at, size_t bytes, co
   for_words(address - entry->first, bytes, [&](size_t word, uint8_t bits) {
     Cell& cell = allocation.cells[word];
     if (cell.launch != launch_) {
-      const bool written_before = cell.launch > finished_ && (cell.writer != 0 || cell.written_before);
+      const uint32_t written_before = cell.writer != 0 ? cell.launch : cell.written_before;
       cell = {};
       cell.launch = launch_;
       cell.written_before = written_before;
@@ -164,7 +166,7 @@ std::optional<GlobalConflict> GlobalMemory::use(const void* at, size_t bytes, co
     } else {
       first_written_ += static_cast<uint64_t>(std::popcount(static_cast<uint8_t>(bits & ~cell.written)));
     }
-    found = use_word(cell, bits, user, use);
+    found = use_word(cell, bits, user, use, finished_);
     return !found;
   });
   return found;
@@ -178,7 +180,7 @@ bool GlobalMemory::in_use(const void* at, size_t bytes, GlobalUse use) {
   for_words(address - entry->first, bytes, [&](size_t word, uint8_t bits) {
     const Cell& cell = entry->second.cells[word];
     if (cell.launch > finished_)
-      found = cell.written_before || (cell.writer && (cell.written & bits)) ||
+      found = cell.written_before > finished_ || (cell.writer && (cell.written & bits)) ||
               (use == GlobalUse::kWrite && cell.reader && (cell.read & bits));
     return !found;
   });

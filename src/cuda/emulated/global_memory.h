@@ -1,6 +1,7 @@
 // The memory of the emulated device: its allocations, and which blocks of a launch have read or written them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -64,8 +65,10 @@ class GlobalMemory {
   // Bytes that the launch has read, or written, and had not used before.
   uint64_t first_read() const { return first_read_; }
   uint64_t first_written() const { return first_written_; }
-  // The host has waited for all launches.
-  void finish_launches() { finished_ = launch_; }
+  // How many launches there have been.
+  uint32_t launches() const { return launch_; }
+  // The host has waited for the first so many.
+  void finish_launches(uint32_t launches) { finished_ = std::max(finished_, launches); }
   // Whether a launch that the host has not waited for uses these bytes in a way that does not go with `use` by the host.
   bool in_use(const void* at, size_t bytes, GlobalUse use);
 
@@ -77,7 +80,7 @@ class GlobalMemory {
     uint16_t thread;                         // that did it
     uint8_t written, read, read_by_several;  // a bit for each byte
     uint8_t written_last;                    // by the last write
-    bool written_before;                     // by an earlier launch that the host has not waited for
+    uint32_t written_before;                 // the last earlier launch that wrote it
   };
   static constexpr uint32_t kSeveral = 0xFFFFFFFF;
   struct Allocation {
@@ -96,7 +99,8 @@ class GlobalMemory {
     return search(address, bytes);
   }
   Entry* search(uintptr_t address, size_t bytes);
-  static std::optional<GlobalConflict> use_word(Cell& cell, uint8_t bytes, const GlobalUser& user, GlobalUse use);
+  static std::optional<GlobalConflict> use_word(Cell& cell, uint8_t bytes, const GlobalUser& user, GlobalUse use,
+                                                uint32_t finished);
 
   // Allocations found for addresses with the same remainder.
   static constexpr size_t kRecent = 64, kRecentBytes = 4096;

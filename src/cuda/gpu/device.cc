@@ -40,6 +40,13 @@ class GpuGraph final : public Device::Graph {
   const cudaGraphExec_t graph;
 };
 
+class GpuMark final : public Device::Mark {
+ public:
+  GpuMark() { check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event"); }
+  ~GpuMark() override { cudaEventDestroy(event); }
+  cudaEvent_t event = nullptr;
+};
+
 class GpuDevice final : public Device {
  public:
   explicit GpuDevice(int index) {
@@ -143,6 +150,18 @@ class GpuDevice final : public Device {
   void finish() override {
     use();
     check(cudaStreamSynchronize(stream_), "run a step");
+  }
+  std::unique_ptr<Mark> make_mark() override {
+    use();
+    return std::make_unique<GpuMark>();
+  }
+  void mark(Mark& mark) override {
+    use();
+    check(cudaEventRecord(static_cast<GpuMark&>(mark).event, stream_), "mark a step");
+  }
+  void wait(Mark& mark) override {
+    use();
+    check(cudaEventSynchronize(static_cast<GpuMark&>(mark).event), "run a step");
   }
   void* stream() override {
     use();

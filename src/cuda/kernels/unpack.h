@@ -86,6 +86,7 @@ struct EmbedRows {
 
   UnpackedMatrix matrix;
   Global<const int32_t> ids;
+  Global<const int32_t> found;  // if not null, `ids` are places there
   RowsAt<float> x;
   int32_t cols;
   float scale;
@@ -93,7 +94,8 @@ struct EmbedRows {
   int32_t unused = 0;
 
   DEVICE void operator()() const {
-    const int id = ids[block_y()];
+    int id = ids[block_y()];
+    if (found) id = found[id];
     if (id < 0) return;
     const auto panel = matrix.data + static_cast<ptrdiff_t>(id / kPanel) * matrix.shape.panel_bytes;
     const auto to = x.row(block_y());

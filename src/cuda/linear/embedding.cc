@@ -8,8 +8,9 @@
 namespace quire::cuda {
 namespace {
 
-void launch_embedding(Stream& stream, const PackedMatrix& m, std::span<const int32_t> ids, float scale, const Rows& x,
-                      bool accumulate) {
+// found: if not nullptr, `ids` are places there.
+void launch_embedding(Stream& stream, const PackedMatrix& m, std::span<const int32_t> ids, const int32_t* found,
+                      float scale, const Rows& x, bool accumulate) {
   EmbedRows kernel{.matrix = {.shape = weight_shape(stream, m),
                               .data = reinterpret_cast<const uint8_t*>(m.data),
                               .table = {},
@@ -17,6 +18,7 @@ void launch_embedding(Stream& stream, const PackedMatrix& m, std::span<const int
                               .zero = m.format.zero,
                               .codes = m.format.codes},
                    .ids = stream.place(ids),
+                   .found = found,
                    .x = {x.data, x.stride},
                    .cols = m.cols,
                    .scale = scale,
@@ -31,12 +33,17 @@ void launch_embedding(Stream& stream, const PackedMatrix& m, std::span<const int
 }  // namespace
 
 void embed(Stream& stream, const PackedMatrix& matrix, std::span<const int32_t> ids, float scale, const Rows& x) {
-  launch_embedding(stream, matrix, ids, scale, x, false);
+  launch_embedding(stream, matrix, ids, nullptr, scale, x, false);
+}
+
+void embed_found(Stream& stream, const PackedMatrix& matrix, std::span<const int32_t> places, const int32_t* ids,
+                 float scale, const Rows& x) {
+  launch_embedding(stream, matrix, places, ids, scale, x, false);
 }
 
 void add_embeddings(Stream& stream, const PackedMatrix& matrix, std::span<const int32_t> ids, float scale,
                     const Rows& x) {
-  launch_embedding(stream, matrix, ids, scale, x, true);
+  launch_embedding(stream, matrix, ids, nullptr, scale, x, true);
 }
 
 }  // namespace quire::cuda

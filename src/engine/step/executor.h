@@ -18,8 +18,11 @@ class Executor {
 
   // Starts a pass. `input` stays as it is until wait() has returned.
   virtual void launch(const ForwardInput& input) = 0;
-  // The result of the last launch().
+  // The result of the launch() that was first, of those without a result.
   virtual const ForwardOutput& wait() = 0;
+  // Whether a second pass may be launched before the first has a result: one of ForwardInput::picked, without changes of the cache.
+  // launch() has then read the page tables of both when it returns.
+  virtual bool runs_ahead() const { return false; }
   // Whether passes run while this thread does something else: launch() returns before they have ended.
   virtual bool computes_apart() const { return false; }
   // ... and read() and write() may be called meanwhile, for places that the pass does not write, or not use.

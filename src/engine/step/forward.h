@@ -46,19 +46,33 @@ struct ForwardInput {
   std::vector<PooledRows> pooled;
   // Which logits of each row the host needs; nullopt: the whole row. Empty: all rows whole. Only if Executor::picks_logits().
   std::vector<std::optional<Pick>> picks;
+  // Batch::picked: for a pass that is launched before the last one has ended. Only if Executor::runs_ahead().
+  std::vector<int32_t> picked;
 
   // For drafters that read hidden states: of each row, the row among those that the target's last pass kept
   // (Row::wants_hidden), or those that the drafter's own last pass predicted.
   std::vector<int32_t> features;
   bool predicted = false;
   int heads = 0;  // Medusa's heads: each gives logits for each row
+
+  // All but what drafters use. Keeps the memory.
+  void clear() {
+    changes.clear();
+    rows.clear();
+    spans.clear();
+    sequences.clear();
+    pooled.clear();
+    picks.clear();
+    picked.clear();
+  }
 };
 
 // Valid until the next order.
 struct ForwardOutput {
   std::span<float> logits;  // [rows that want them][columns], in row order; the receiver may change them
   // With ForwardInput::picks: the picked logits of each row; nullopt: the whole row is in `logits`, where other rows are undefined.
-  // Without whole rows `logits` is empty.
+  // Without whole rows `logits` is empty. If the next pass was launched before this one had ended, it has overwritten them: rows that are
+  // needed whole are then lost.
   std::vector<std::optional<Picked>> picked;
   uint64_t logits_bytes = 0;               // of logits that were brought from a device to the host
   std::vector<std::vector<float>> pooled;  // the new sums, or the results

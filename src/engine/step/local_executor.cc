@@ -24,11 +24,11 @@ LocalExecutor::LocalExecutor(const ModelConfig& config, const Weights& weights, 
       stage_(stage),
       experts_(weights.experts.get()),
       backend_(backend),
+      picks_(backend.picks_logits() && !stage.link),
       cache_(backend, shape),
       decoder_(config, weights, cache_, backend, activations, limits, 0, stage.layers),
-      pooled_(backend, kPooledTogether * static_cast<size_t>(config.hidden) * sizeof(float)) {
-  if (backend.picks_logits() && !stage.link) download_.emplace(backend);
-}
+      pooled_(backend, kPooledTogether * static_cast<size_t>(config.hidden) * sizeof(float)),
+      passes_{Launched{.download = LogitsDownload(backend)}, Launched{.download = LogitsDownload(backend)}} {}
 
 DecoderLimits stage_limits(DecoderLimits limits, bool last) {
   if (!last) limits.max_logits = limits.max_hidden = 0;
@@ -48,8 +48,10 @@ void LocalExecutor::commit(const CacheChanges& changes) {
 }
 
 void LocalExecutor::launch(const ForwardInput& input) {
-  assert(!launched_);
-  commit(input.changes);
+  Launched& first = passes_[first_];
+  Launched& pass = first.input ? passes_[1 - first_] : first;
+  assert(!pass.input && (!first.input || (!input.picked.empty() && input.changes.empty())));
+  if (!input.changes.empty()) commit(input.changes);
   const DiscardOnError guard(decoder_.operations());
   if (input.by_drafter) {
     if (!drafter_) return;  // another stage has it
@@ -60,34 +62,42 @@ void LocalExecutor::launch(const ForwardInput& input) {
                                         .heads = input.heads});
     return;
   }
-  const Batch batch{input.rows, input.spans};
-  if (download_) {
+  const Batch batch{.rows = input.rows, .spans = input.spans, .picked = input.picked};
+  if (picks_) {
     decoder_.forward(batch, {.reads_logits = false});
-    download_->begin(decoder_.operations(), decoder_.logits(), input.picks);
+    pass.download.begin(decoder_.operations(), decoder_.logits(), input.picks);
     decoder_.operations().start();
-    launched_ = &input;
+    pass.input = &input;
     return;
   }
   assert(input.picks.empty());
   output_.logits =
       stage_.link ? decoder_.forward(batch, micro_batches(batch, stage_.cut), *stage_.link) : decoder_.forward(batch);
-  end_pass(input);
+  end_pass(input, false);
 }
 
 const ForwardOutput& LocalExecutor::wait() {
-  if (!launched_) return output_;
-  const ForwardInput& input = *std::exchange(launched_, nullptr);
+  Launched& pass = passes_[first_];
+  if (!pass.input) return output_;
+  const ForwardInput& input = *std::exchange(pass.input, nullptr);
+  first_ = 1 - first_;
+  const bool ahead = passes_[first_].input != nullptr;
   const DiscardOnError guard(decoder_.operations());
-  decoder_.operations().finish();
-  download_->end(decoder_.logits(), static_cast<size_t>(std::ranges::count(input.rows, true, &Row::wants_logits)),
-                 input.picks, output_);
-  end_pass(input);
+  try {
+    decoder_.operations().finish_first();
+  } catch (...) {
+    passes_[first_].input = nullptr;  // the operations have given up both
+    throw;
+  }
+  const auto rows = static_cast<size_t>(std::ranges::count(input.rows, true, &Row::wants_logits));
+  pass.download.end(decoder_.logits(), rows, input.picks, ahead, output_);
+  end_pass(input, ahead);
   return output_;
 }
 
-// After its operations: what else it gives.
-void LocalExecutor::end_pass(const ForwardInput& input) {
-  output_.expert_bytes = decoder_.take_expert_bytes();
+// After its operations: what else it gives. ahead: the next pass runs already, and whatever waits for all operations is left to it.
+void LocalExecutor::end_pass(const ForwardInput& input, bool ahead) {
+  output_.expert_bytes = ahead ? 0 : decoder_.take_expert_bytes();
   if (experts_) output_.expert_reads = experts_->take_reads();
   if (stage_.link && !is_last(config_, stage_.layers)) return;
   output_.pooled.resize(input.pooled.size());

@@ -1,6 +1,8 @@
 // Computes in this process, on the calling thread and its team.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -41,9 +43,10 @@ class LocalExecutor final : public Executor {
 
   void launch(const ForwardInput& input) override;
   const ForwardOutput& wait() override;
-  bool computes_apart() const override { return download_.has_value(); }
-  bool copies_meanwhile() const override { return download_.has_value(); }
-  bool picks_logits() const override { return download_.has_value(); }
+  bool computes_apart() const override { return picks_; }
+  bool copies_meanwhile() const override { return picks_; }
+  bool picks_logits() const override { return picks_; }
+  bool runs_ahead() const override { return picks_ && takes_picked_tokens(config_); }
   void commit(const CacheChanges& changes) override;
   void read(const CachePlace& place, std::span<std::byte> to) override { cache_.read(place, to); }
   void write(const CachePlace& place, std::span<const std::byte> bytes) override { cache_.write(place, bytes); }
@@ -56,20 +59,25 @@ class LocalExecutor final : public Executor {
   CacheMemory& cache() { return cache_; }
 
  private:
-  void end_pass(const ForwardInput& input);
+  void end_pass(const ForwardInput& input, bool ahead);
   void pool(const PooledRows& pooled, std::vector<float>& result);
 
   const ModelConfig& config_;
   const StageWork stage_;
   ExpertStore* const experts_;  // of the weights; nullptr: all experts are in memory
   Backend& backend_;
+  const bool picks_;  // false: the host reads logits in place, or another stage has them
   CacheMemory cache_;
   Decoder decoder_;
-  std::optional<LogitsDownload> download_;  // nullopt: the host reads logits in place, or another stage has them
   std::unique_ptr<DraftNetwork> drafter_;
   BackendMemory pooled_;  // hidden states of some pooled rows
   HostCopy host_pooled_;
-  const ForwardInput* launched_ = nullptr;  // whose pass has not ended
+  struct Launched {
+    const ForwardInput* input = nullptr;  // nullptr: none
+    LogitsDownload download;
+  };
+  std::array<Launched, 2> passes_;  // that have not ended
+  size_t first_ = 0;                // of them
   ForwardOutput output_;
 };
 

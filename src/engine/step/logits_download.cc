@@ -34,7 +34,7 @@ void LogitsDownload::begin(Operations& ops, const Rows& x, std::span<const std::
   results_ = to;
 }
 
-void LogitsDownload::end(const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted,
+void LogitsDownload::end(const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted, bool gone,
                          ForwardOutput& output) {
   assert(std::cmp_equal(x.stride, x.cols));
   output.logits = {};
@@ -43,7 +43,7 @@ void LogitsDownload::end(const Rows& x, size_t rows, std::span<const std::option
   if (!wanted.empty()) {
     assert(wanted.size() == rows);
     read_picked(wanted, output);
-    read_rows(x, output);
+    if (!gone) read_rows(x, output);
   } else if (rows > 0) {
     output.logits = view_floats(backend_, x.data, rows * x.stride, host_logits_);
     output.logits_bytes = output.logits.size_bytes();

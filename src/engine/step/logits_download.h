@@ -19,10 +19,11 @@ class LogitsDownload {
   // Calls the operations that pick and bring the results. x: rows of logits in the backend's memory, dense, whose operations may still run. wanted:
   // ForwardInput::picks.
   void begin(Operations& ops, const Rows& x, std::span<const std::optional<Pick>> wanted);
-  // When all operations have been done, with the same arguments: sets `logits`, `picked` and `logits_bytes` of the output. rows:
+  // When these operations have been done, with the same arguments: sets `logits`, `picked` and `logits_bytes` of the output. rows:
   // of logits. A row comes whole if its pick does not decide; or has NaN or infinities, or nothing at all: so the sampler sees all that is
   // wrong with it.
-  void end(const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted, ForwardOutput& output);
+  // gone: x has been overwritten, so no row comes whole.
+  void end(const Rows& x, size_t rows, std::span<const std::optional<Pick>> wanted, bool gone, ForwardOutput& output);
 
  private:
   void read_picked(std::span<const std::optional<Pick>> wanted, ForwardOutput& output);

@@ -169,7 +169,7 @@ void LogitsStage::choose_picks(std::span<const SampleRequest> requests, size_t r
 
 // Rows without a pick are needed whole.
 void LogitsStage::pick_rows(const SampleRequest& request, ThreadMemory& memory, std::span<std::optional<Pick>> picks) {
-  if (!request.samples || request.failure || (predict_ && !request.drafts.empty())) return;
+  if (!request.samples || request.failure || request.whole || (predict_ && !request.drafts.empty())) return;
   if (request.shares_row && request.choice > 0) return;  // needs what choice 0 does
   const SamplingParams& params = request.request->sampling;
   const auto answer = answer_and_drafts(request, memory);
@@ -260,6 +260,10 @@ void LogitsStage::sample(const SampleRequest& request, const ForwardOutput& outp
     return;
   }
   if (request.request->max_new_tokens == 0) return;
+  if (output.logits.empty() && !output.picked.empty() && !output.picked[request.row]) {
+    result.lost = true;
+    return;
+  }
   for (size_t i = 0; predict_ && !request.drafts.empty() && i <= request.drafts.size(); ++i)
     result.predicted.push_back(most_probable(logits_at(request.row + i, output)));
   choose(request, output, memory, result);

@@ -49,16 +49,20 @@ class Orders {
     std::swap(input.changes, changes_);
     return unless_gone([&]() -> const ForwardOutput& {
       executor_.launch(input);
-      std::exception_ptr failure;
-      try {
-        if (meanwhile_ && !input.by_drafter && executor_.computes_apart()) meanwhile_();
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      const ForwardOutput& output = executor_.wait();
-      if (failure) std::rethrow_exception(failure);
-      return output;
+      return wait(!input.by_drafter && executor_.computes_apart());
     });
+  }
+  // While a pass runs: launches the one after it (Executor::runs_ahead()), unless there are changes that must come before it. Returns
+  // whether it did.
+  bool run_ahead(ForwardInput& input) {
+    if (!changes_.empty()) return false;
+    input.changes.clear();
+    unless_gone([&] { executor_.launch(input); });
+    return true;
+  }
+  // The result of the pass that was launched ahead.
+  const ForwardOutput& finish_ahead() {
+    return unless_gone([&]() -> const ForwardOutput& { return wait(true); });
   }
   // to [place.size]. false without memory, and once the executor is gone: sequences can be released even then.
   bool read(const CachePlace& place, std::span<std::byte> to) {
@@ -83,6 +87,18 @@ class Orders {
   }
 
  private:
+  const ForwardOutput& wait(bool meanwhile) {
+    std::exception_ptr failure;
+    try {
+      if (meanwhile && meanwhile_) meanwhile_();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const ForwardOutput& output = executor_.wait();
+    if (failure) std::rethrow_exception(failure);
+    return output;
+  }
+
   Executor& executor_;
   CacheChanges changes_;
   std::function<void()> meanwhile_;

@@ -30,6 +30,7 @@ struct SampleRequest {
   int place = -1;                         // the first row's in LogitsStage; -1: rows depend on tokens alone
   double mirostat_mu = 0;
   bool shares_row = false;          // other choices of the request sample from it too
+  bool whole = false;               // needs the whole row: what a device picked of it has not sufficed
   std::exception_ptr failure = {};  // found before the step; the result has it
 
   int generated() const { return static_cast<int>(tokens.size()) - request->prompt_tokens; }
@@ -45,6 +46,7 @@ struct SampleResult {
   std::vector<SampledToken> tokens;  // the first, and one more after each draft that was right
   bool dead_end = false;             // nothing is allowed after them
   bool refused = false;              // the constraint needs too much there
+  bool lost = false;                 // the row is needed whole, and is lost (ForwardOutput::picked)
   TokenIds predicted = {};           // on request, with drafts: the most probable token of each row
   Sampled described = {};            // if the request does not sample
   std::exception_ptr failure = {};   // Error or std::bad_alloc; of this sequence alone

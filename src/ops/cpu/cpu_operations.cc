@@ -149,12 +149,21 @@ std::byte* CpuOperations::pick(const Rows& x, std::span<const Pick> picks) {
   size_t words = 0;
   for (const Pick& pick : picks) words += pick.words();
   picked_.resize(words);
+  picked_tokens_.clear();
   std::span<uint32_t> to = picked_;
   for (size_t row = 0; row < picks.size(); ++row) {
     quire::pick({x.row(static_cast<int>(row)), static_cast<size_t>(x.cols)}, picks[row], to.first(picks[row].words()));
+    picked_tokens_.push_back(picks[row].best > 0 ? static_cast<int32_t>(to[picks[row].token_word()]) : -1);
     to = to.subspan(picks[row].words());
   }
   return reinterpret_cast<std::byte*>(picked_.data());
+}
+
+void CpuOperations::embed_picked(const PackedMatrix& matrix, std::span<const int32_t> rows, float scale,
+                                 const Rows& x) {
+  ids_.clear();
+  for (const int32_t row : rows) ids_.push_back(picked_tokens_[static_cast<size_t>(row)]);
+  embed(matrix, ids_, scale, x);
 }
 
 }  // namespace quire

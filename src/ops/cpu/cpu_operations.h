@@ -61,6 +61,7 @@ class CpuOperations final : public Operations {
                    int rows) override;
 
   std::byte* pick(const Rows& x, std::span<const Pick> picks) override;
+  void embed_picked(const PackedMatrix& matrix, std::span<const int32_t> rows, float scale, const Rows& x) override;
 
  private:
   struct Carved {
@@ -79,6 +80,7 @@ class CpuOperations final : public Operations {
   ProjectionParts parts_;
   uint64_t expert_bytes_ = 0;
   std::vector<uint32_t> picked_;
+  std::vector<int32_t> picked_tokens_, ids_;  // the token of each picked row, or -1; of embed_picked()
 };
 
 }  // namespace quire

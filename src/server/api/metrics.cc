@@ -116,6 +116,8 @@ const EngineMetric kEngineMetrics[] = {
      [](const EngineStats& s) { return static_cast<double>(s.stage_bytes); }},
     {"moved_expert_bytes_total", "Bytes of rows that went from the GPU to experts on the CPU, and back.", true,
      [](const EngineStats& s) { return static_cast<double>(s.moved_expert_bytes); }},
+    {"engine_ahead_steps_total", "Steps that were started on a GPU while the last one ran.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.ahead_steps); }},
     {"logits_downloaded_bytes_total", "Bytes of logits that steps brought from the GPU to the host, which samples.",
      true, [](const EngineStats& s) { return static_cast<double>(s.logits_bytes); }},
     {"decode_read_bytes_total", "Bytes of weights, keys and values read by steps that only decode.", true,

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -311,6 +312,48 @@ TEST_F(EmulatedMemory, FindsUseByTheHostBeforeItWaits) {
   device_.finish();
   EXPECT_NO_THROW(upload(19));
   EXPECT_EQ(floats_.values()[9], 1);
+}
+
+TEST_F(EmulatedMemory, FindsUseByTheHostAfterTheMarkThatItWaitedFor) {
+  const Global<float> x = floats_.data();
+  const Launch writes = make_launch({.threads = 10}, planted([=] { x[thread()] = 1; }));
+  const Launch reads =
+      make_launch({.threads = 20}, planted([=] { static_cast<void>(static_cast<float>(x[thread()])); }));
+  const Launch writes_again = make_launch({.threads = 5}, planted([=] { x[thread()] = 2; }));
+  const auto upload = [&](size_t at) {
+    const float v = 0;
+    device_.upload(reinterpret_cast<std::byte*>(floats_.data() + at), reinterpret_cast<const std::byte*>(&v), sizeof v);
+  };
+  const auto mark = device_.make_mark();
+  device_.run({&writes, 1});
+  device_.mark(*mark);
+  device_.run({&reads, 1});
+  EXPECT_THROW(floats_.values(), DeviceFault);
+  device_.wait(*mark);
+  EXPECT_EQ(floats_.values()[9], 1);
+  EXPECT_THROW(upload(19), DeviceFault);  // read after the mark
+  EXPECT_NO_THROW(upload(20));
+  device_.run({&writes_again, 1});
+  device_.wait(*mark);
+  EXPECT_THROW(floats_.values(), DeviceFault);
+  device_.finish();
+  EXPECT_EQ(floats_.values()[4], 2);
+}
+
+TEST_F(EmulatedMemory, FindsThatTheHostChangesWhatIsUploaded) {
+  auto* const to = reinterpret_cast<std::byte*>(floats_.data());
+  std::byte* const from = device_.allocate_host(8);
+  std::fill_n(from, 8, std::byte{1});
+  const auto mark = device_.make_mark();
+  device_.upload_in_order(to, from, 4);
+  device_.mark(*mark);
+  device_.upload_in_order(to, from + 4, 4);
+  from[7] = std::byte{2};
+  EXPECT_NO_THROW(device_.wait(*mark));
+  EXPECT_THROW(device_.finish(), DeviceFault);
+  from[0] = std::byte{2};  // has been waited for
+  EXPECT_NO_THROW(device_.finish());
+  device_.free_host(from);
 }
 
 TEST_F(EmulatedMemory, ChecksOnlyBoundsIfAsked) {

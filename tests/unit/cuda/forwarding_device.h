@@ -36,6 +36,9 @@ class ForwardingDevice : public Device {
   }
   void run(std::span<const Launch> launches) override { device_.run(launches); }
   void finish() override { device_.finish(); }
+  std::unique_ptr<Mark> make_mark() override { return device_.make_mark(); }
+  void mark(Mark& mark) override { device_.mark(mark); }
+  void wait(Mark& mark) override { device_.wait(mark); }
   std::unique_ptr<Graph> record(std::span<const Launch> launches) override { return device_.record(launches); }
   void run(Graph& graph) override { device_.run(graph); }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -124,6 +125,44 @@ TEST(Stream, DownloadsWhatTheLaunchesBeforeHaveWritten) {
   stream.finish();
   EXPECT_EQ(got[31], 3.0f);
   EXPECT_EQ(x.values()[31], 15.0f);
+  device.free_host(host);
+}
+
+// Two passes have places of their own, and the host may read what the first one has made while the second runs.
+TEST(Stream, WaitsForOnePassWhileTheNextRuns) {
+  EmulatedDevice device;
+  const OnDevice<float> x(device, std::vector<float>(32, 1.0f));
+  Stream stream(device, true);
+  std::byte* const host = device.allocate_host(8);
+  float brought[2] = {0, 0};
+  const auto end_pass = [&](float factor, size_t place) {
+    scale(stream, x, factor);
+    stream.download(host + 4 * place, reinterpret_cast<const std::byte*>(&x.data()[0]), 4);
+    stream.end_pass();
+  };
+  const auto look = [&] { std::memcpy(brought, host, sizeof brought); };
+  std::memset(host, 0, 8);
+  end_pass(2, 0);
+  end_pass(3, 1);
+  look();
+  EXPECT_EQ(brought[0], 0);
+  stream.finish_first();
+  look();
+  EXPECT_EQ(brought[0], 2);
+  EXPECT_EQ(brought[1], 0);
+  end_pass(5, 0);  // in the places of the first pass
+  stream.finish_first();
+  look();
+  EXPECT_EQ(brought[0], 2);
+  EXPECT_EQ(brought[1], 6);
+  stream.finish_first();
+  look();
+  EXPECT_EQ(brought[0], 30);
+  stream.finish_first();  // of nothing
+  end_pass(7, 1);
+  stream.discard();
+  look();
+  EXPECT_EQ(brought[1], 210);
   device.free_host(host);
 }
 

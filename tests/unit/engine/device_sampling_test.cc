@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -18,6 +17,7 @@
 #include "engine/step/logits_download.h"
 #include "engine/step/picked_row.h"
 #include "fenced/fenced_backend.h"
+#include "unit/engine/fenced_engine.h"
 #include "unit/engine/tiny_engine.h"
 
 namespace quire {
@@ -126,7 +126,7 @@ void download_logits(LogitsDownload& download, Operations& ops, const Rows& x, s
                      const std::vector<std::optional<Pick>>& picks, ForwardOutput& output) {
   download.begin(ops, x, picks);
   ops.finish();
-  download.end(x, rows, picks, output);
+  download.end(x, rows, picks, false, output);
 }
 
 struct Counts {
@@ -248,21 +248,6 @@ TEST(DeviceSampling, BringsOnlyTheRowsThatAreNeededWhole) {
   EXPECT_EQ(output.logits[99], 99.0f);
 }
 
-// An engine that does not compute on a device does on a fenced backend.
-class Fenced {
- public:
-  Fenced() : sets_(!std::getenv("QUIRE_TEST_DEVICE") && !std::getenv("QUIRE_FENCED_BACKEND")) {
-    if (sets_) ::setenv("QUIRE_FENCED_BACKEND", "29", 1);
-  }
-  ~Fenced() {
-    if (sets_) ::unsetenv("QUIRE_FENCED_BACKEND");
-  }
-  Fenced(const Fenced&) = delete;
-
- private:
-  const bool sets_;
-};
-
 std::vector<Request> requests_of_all_kinds(Engine& engine, int count) {
   using Kind = ConstraintSource::Kind;
   std::vector<Request> all;
@@ -296,7 +281,7 @@ std::vector<Request> requests_of_all_kinds(Engine& engine, int count) {
 }
 
 void expect_same_without(EngineOptions o, int count) {
-  const Fenced fenced;
+  const testing::FencedEngines fenced;
   std::vector<std::vector<Answers>> all;
   uint64_t bytes[2];
   for (const bool on : {false, true}) {

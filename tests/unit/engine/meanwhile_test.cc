@@ -52,11 +52,13 @@ class ApartOperations final : public ForwardingOperations {
   ApartOperations(ApartBackend& backend, std::unique_ptr<Operations> inner)
       : ForwardingOperations(std::move(inner)), backend_(backend) {}
   using Operations::project;
-  void start() override { backend_.runs = true; }
-  void finish() override { backend_.runs = false; }
+  void start() override { backend_.runs = ++passes_ > 0; }
+  void finish_first() override { backend_.runs = --passes_ > 0; }
+  void finish() override { backend_.runs = (passes_ = 0) > 0; }
 
  private:
   ApartBackend& backend_;
+  int passes_ = 0;  // that run
 };
 
 std::unique_ptr<Operations> ApartBackend::operations(Activations activations, const OperationLimits& limits) {
