@@ -145,7 +145,7 @@ class Counting {
   }
 
   // Rows of logits.
-  void pick(int rows, int best) {
+  void pick(int rows, const Pick& one, const std::string& what) {
     OperationLimits limits = limits_of(rows);
     limits.max_picked = rows;
     const auto operations = backend_.operations(Activations::kBf16, limits);
@@ -156,10 +156,9 @@ class Counting {
       for (float& x : std::span(reinterpret_cast<float*>(host.data()), host.size() / sizeof(float))) x = normal(random);
     });
     device_.reset_counters();
-    const std::vector<Pick> picks(static_cast<size_t>(rows), Pick{.best = best});
+    const std::vector<Pick> picks(static_cast<size_t>(rows), one);
     operations->pick(logits.rows(), picks);
-    finish(*operations, "the best " + std::to_string(best) + " of " + std::to_string(kVocabulary) + " logits, " +
-                            count_of(rows, "row"));
+    finish(*operations, what + " of " + std::to_string(kVocabulary) + " logits, " + count_of(rows, "row"));
   }
 
  private:
@@ -229,7 +228,11 @@ void count_steps(Counting& counting) {
                            std::to_string(c.tokens) + " tokens, " + count_of(c.rows, "row") + " each");
   }
   for (const int rows : {1, 64}) counting.normalize(rows);
-  for (const int best : {1, 40}) counting.pick(64, best);
+  counting.pick(64, {.best = 1}, "the best 1");
+  counting.pick(64, {.best = 40}, "the best 40");
+  counting.pick(64, {.best = 1, .draw = {{.temperature = 1, .uniform = 0.5}}}, "a draw");
+  counting.pick(64, {.best = Pick::kMostBest, .draw = {{.temperature = 0.1f, .uniform = 0.5, .top_p = 0.9f}}},
+                "a draw with top_p");
 }
 
 int run(std::span<char* const> args) {

@@ -1,6 +1,7 @@
 #include "cli/bench/model.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 
@@ -274,7 +275,24 @@ void ModelBench::fill_again(int sequence, int tokens) {
 }
 
 void ModelBench::run_test(const BenchTest& test, int tokens) {
-  for_steps(test, tokens, [&](const ForwardInput& step) { compute(step); });
+  Executor& executor = model_.executor();
+  const bool ahead = test.kind == BenchTest::Kind::kDecode && model_.options.run_ahead && executor.runs_ahead() &&
+                     !model_.host_experts && model_.cache.states == 0;
+  if (!ahead) return for_steps(test, tokens, [&](const ForwardInput& step) { compute(step); });
+  // As the engine does (engine/ahead/ahead_step.h): a step is launched before the last one has ended.
+  std::array<ForwardInput, 2> steps;
+  int launched = 0;
+  for_steps(test, tokens, [&](const ForwardInput& step) {
+    ForwardInput& next = steps[static_cast<size_t>(launched % 2)];
+    next = step;
+    if (launched > 0) {
+      next.picked.resize(next.rows.size());
+      std::iota(next.picked.begin(), next.picked.end(), 0);
+    }
+    executor.launch(next);
+    if (launched++ > 0) executor.wait();
+  });
+  executor.wait();
 }
 
 // What greedy requests need of a device's logits.
