@@ -157,6 +157,7 @@ void add_bench_command(CLI::App& app) {
       ->capture_default_str();
   add_choices(*command, "--adapter-modules", o->adapter_modules, kAdapterModuleNames,
               "the linears that they change, as q_proj,v_proj; by default all that adapters can change");
+  add_run_ahead_option(*command, o->engine);
   command->add_flag("--json", o->json, "print the results as a JSON object");
   constexpr const char* kMoreGroup = "Profile and quality";
   command

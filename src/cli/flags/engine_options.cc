@@ -161,6 +161,12 @@ void add_ranks_option(CLI::App& app, int& ranks) {
       ->capture_default_str();
 }
 
+CLI::Option* add_run_ahead_option(CLI::App& app, EngineOptions& o) {
+  return app.add_flag_callback(
+      "--no-run-ahead", [&o] { o.run_ahead = false; },
+      "with --device cuda, start no step before the last one has ended (for comparison; docs/cuda.md)");
+}
+
 void add_stage_options(CLI::App& app, EngineOptions& o) {
   app.add_option(
          "--pipeline-parallel-size", o.pipeline_parallel_size,
@@ -498,10 +504,7 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
          "--no-device-sampling", [&o] { o.device_sampling = false; },
          "with --device cuda, bring all logits to the host (for comparison; docs/cuda.md)")
       ->group(kSchedulingGroup);
-  app.add_flag_callback(
-         "--no-run-ahead", [&o] { o.run_ahead = false; },
-         "with --device cuda, start no step before the last one has ended (for comparison; docs/cuda.md)")
-      ->group(kSchedulingGroup);
+  add_run_ahead_option(app, o)->group(kSchedulingGroup);
   app.add_flag_callback(
          "--no-prefix-cache,--no-enable-prefix-caching", [&o] { o.prefix_cache = false; },
          "compute every prompt from its first token, even if an earlier one began the same way")

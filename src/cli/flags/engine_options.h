@@ -43,6 +43,9 @@ std::string check_whole_number(const std::string& text);
 // forward pass. Part of add_engine_options().
 void add_stage_options(CLI::App& app, EngineOptions& options);
 
+// --no-run-ahead. Part of add_engine_options().
+CLI::Option* add_run_ahead_option(CLI::App& app, EngineOptions& options);
+
 // --tensor-parallel-size and --kernels alone, for commands without the flags of a model.
 void add_ranks_option(CLI::App& app, int& ranks);
 void add_kernels_option(CLI::App& app, std::string& kernels);
