@@ -31,7 +31,7 @@ class AheadStep {
   void launch(const EngineStep& step);
   // Whether a pass has been launched and not yet been taken.
   bool launched() const { return launched_; }
-  // Makes what was launched the step: the chunks, and the rows to sample, of the sequences that go on. false: there are none.
+  // Fills plan and step from what was launched: chunks and rows to sample, of the sequences that still run. false: none does.
   // Either way its pass is now that of Orders::finish_ahead().
   bool take(StepPlan& plan, EngineStep& step);
   // The pass that was taken has ended.

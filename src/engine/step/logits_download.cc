@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// Whether a sampler needs no more of the row, and would find nothing wrong with all of it.
+// Whether the sampler can do without the whole row: the pick decides the token, and shows no error.
 bool suffices(const Pick& pick, const Picked& picked) {
   if (pick.draw && picked.drawn < 0) return false;
   const auto possible = [](float x) { return x <= std::numeric_limits<float>::max(); };  // false for NaN

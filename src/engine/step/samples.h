@@ -30,7 +30,7 @@ struct SampleRequest {
   int place = -1;                         // the first row's in LogitsStage; -1: rows depend on tokens alone
   double mirostat_mu = 0;
   bool shares_row = false;          // other choices of the request sample from it too
-  bool whole = false;               // needs the whole row: what a device picked of it has not sufficed
+  bool whole = false;               // needs the whole row: what a device picked was not enough
   std::exception_ptr failure = {};  // found before the step; the result has it
 
   int generated() const { return static_cast<int>(tokens.size()) - request->prompt_tokens; }
