@@ -136,7 +136,7 @@ struct EngineOptions {
   SchedulerKind scheduler = SchedulerKind::kContinuous;
   // Take tokens that a constraint leaves no choice about without sampling them: the same answers, sooner.
   bool forced_tokens = true;
-  // On a GPU, bring only the logits that decide to the host, which samples: the same answers, sooner (docs/cuda.md).
+  // On a GPU, draw tokens there, or bring only the logits that decide to the host: the same answers, sooner (docs/cuda.md).
   bool device_sampling = true;
   // On a GPU, start a step of decoding while the last one runs, where nothing but its tokens is unknown: the same answers, sooner
   // (docs/cuda.md).
