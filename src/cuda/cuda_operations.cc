@@ -10,6 +10,7 @@
 #include "cuda/linear/linear.h"
 #include "cuda/rows.h"
 #include "cuda/sample.h"
+#include "ops/discard_on_error.h"
 #include "quire/error.h"
 
 namespace quire::cuda {
@@ -46,6 +47,7 @@ CudaOperations::CudaOperations(Device& device, bool graphs, Activations activati
   experts_.emplace(device, limits);
   route_memory_ = device.allocate(RouteMemory::bytes(limits));
   routes_ = RouteMemory(route_memory_, limits);
+  expert_bytes_.emplace(device, routes_);
 }
 
 CudaOperations::~CudaOperations() {
@@ -58,6 +60,26 @@ size_t CudaOperations::memory_bytes(const OperationLimits& limits) {
   return scratch_bytes(limits) + Stream::kAllPlaces + (limits.ranks > 1 ? RankGather::kBytes : 0) +
          InputBuffers::bytes(input_needs(limits), limits.forms) + picked_bytes(limits) +
          (experts ? ExpertMemory::bytes(limits) + RouteMemory::bytes(limits) : 0);
+}
+
+void CudaOperations::start() {
+  if (expert_bytes_) expert_bytes_->download(stream_);
+  stream_.end_pass();
+}
+void CudaOperations::finish_first() {
+  stream_.finish_first();
+  if (expert_bytes_) expert_bytes_->finished_first();
+}
+void CudaOperations::finish() {
+  if (!expert_bytes_) return stream_.finish();
+  const DiscardOnError guard(*this);
+  expert_bytes_->download(stream_);
+  stream_.finish();
+  expert_bytes_->finished();
+}
+void CudaOperations::discard() noexcept {
+  stream_.discard();
+  if (expert_bytes_) expert_bytes_->discarded();
 }
 
 void CudaOperations::observe_inputs(InputObserver* observer) {
@@ -134,7 +156,6 @@ void CudaOperations::run_experts(const ExpertArgs& args, int rows) {
   assert(!args.source);
   experts_->run(stream_, inputs_, routes_, args, rows, activations_);
 }
-uint64_t CudaOperations::take_expert_bytes() { return experts_ ? routes_.take_bytes(stream_) : uint64_t{0}; }
 
 void CudaOperations::convolve(const LayerStates& states, const Convolution& args, std::span<const StateSpan> spans) {
   cuda::convolve(stream_, spans_, states, args, spans);
@@ -160,9 +181,9 @@ std::byte* CudaOperations::pick(const Rows& x, std::span<const Pick> picks) {
 }
 void CudaOperations::embed_picked(const PackedMatrix& matrix, std::span<const int32_t> rows, float scale,
                                   const Rows& x) {
-  std::vector<int32_t> words;
-  for (const int32_t row : rows) words.push_back(token_words_[static_cast<size_t>(row)]);
-  cuda::embed_found(stream_, matrix, words, reinterpret_cast<const int32_t*>(picked_), scale, x);
+  embedded_words_.clear();
+  for (const int32_t row : rows) embedded_words_.push_back(token_words_[static_cast<size_t>(row)]);
+  cuda::embed_found(stream_, matrix, embedded_words_, reinterpret_cast<const int32_t*>(picked_), scale, x);
 }
 
 }  // namespace quire::cuda

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "cuda/attention/attention.h"
 #include "cuda/attention/attention_lists.h"
@@ -28,10 +29,10 @@ class CudaOperations final : public Operations {
   ~CudaOperations() override;
   static size_t memory_bytes(const OperationLimits& limits);
 
-  void start() override { stream_.end_pass(); }
-  void finish_first() override { stream_.finish_first(); }
-  void finish() override { stream_.finish(); }
-  void discard() noexcept override { stream_.discard(); }
+  void start() override;
+  void finish_first() override;
+  void finish() override;
+  void discard() noexcept override;
   void observe_inputs(InputObserver* observer) override;
   void upload(std::span<const float> from, float* to) override;
   void download(const std::byte* from, std::span<std::byte> to) override {
@@ -67,7 +68,7 @@ class CudaOperations final : public Operations {
 
   void route(const RouteArgs& args, int rows) override;
   void run_experts(const ExpertArgs& args, int rows) override;
-  uint64_t take_expert_bytes() override;
+  uint64_t take_expert_bytes() override { return expert_bytes_ ? expert_bytes_->take() : 0; }
 
   void convolve(const LayerStates& states, const Convolution& args, std::span<const StateSpan> spans) override;
   void delta_rule(const LayerStates& states, const DeltaRule& args, std::span<const StateSpan> spans,
@@ -87,8 +88,10 @@ class CudaOperations final : public Operations {
   std::byte* route_memory_ = nullptr;
   RouteMemory routes_;
   std::optional<ExpertMemory> experts_;  // none: the model has none
+  std::optional<ExpertBytes> expert_bytes_;
   std::byte* picked_ = nullptr;          // results of pick()
   std::vector<int32_t> token_words_;     // of each row of pick(): where its token is among them
+  std::vector<int32_t> embedded_words_;  // of embed_picked(), reused
   SpanLists spans_;
   AttentionLists attention_lists_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <string>
+#include <utility>
 
 #include "cuda/kernels/route.h"
 #include "quire/error.h"
@@ -128,15 +129,27 @@ void RouteMemory::add_bytes(Stream& stream, uint64_t bytes_of_expert) const {
                 AddExpertBytes{Global<const int32_t>(routes_.active), bytes_of_expert, total()});
 }
 
-uint64_t RouteMemory::take_bytes(Stream& stream) const {
-  if (!total_) return 0;
-  stream.finish();
-  uint64_t bytes = 0;
-  auto* const at = reinterpret_cast<std::byte*>(total_);
-  stream.device().download(reinterpret_cast<std::byte*>(&bytes), at, sizeof bytes);
-  const uint64_t none = 0;
-  stream.device().upload(at, reinterpret_cast<const std::byte*>(&none), sizeof none);
-  return bytes;
+ExpertBytes::ExpertBytes(Device& device, const RouteMemory& routes)
+    : device_(device),
+      total_(reinterpret_cast<const std::byte*>(routes.total_place())),
+      places_(reinterpret_cast<uint64_t*>(device.allocate_host(kPlaces * sizeof(uint64_t)))) {}
+
+ExpertBytes::~ExpertBytes() { device_.free_host(reinterpret_cast<std::byte*>(places_)); }
+
+void ExpertBytes::download(Stream& stream) {
+  stream.download(reinterpret_cast<std::byte*>(places_ + passes_++ % kPlaces), total_, sizeof(uint64_t));
 }
+
+void ExpertBytes::finished_first() {
+  if (finished_ < passes_) known_ = places_[finished_++ % kPlaces];
+}
+
+void ExpertBytes::finished() {
+  assert(passes_ > finished_);
+  finished_ = passes_ - 1;
+  finished_first();
+}
+
+uint64_t ExpertBytes::take() { return known_ - std::exchange(taken_, known_); }
 
 }  // namespace quire::cuda

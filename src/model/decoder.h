@@ -72,7 +72,7 @@ class Decoder {
   // From now on every forward() adds its times to `profile`, which must outlive it; nullptr: no profile, at no cost.
   void profile(StepProfile* profile);
 
-  // Bytes of experts' weights that were read since the last call: of those that at least one row of a batch has chosen.
+  // As Operations::take_expert_bytes(): of experts that at least one row of a batch has chosen.
   uint64_t take_expert_bytes();
 
   // For layers that are computed together with the decoder's: linears of its inputs' size, and rows.

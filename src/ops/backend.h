@@ -123,7 +123,7 @@ class Operations {
   // writes to memory that it does not compute with meanwhile, so Backend::reads_experts() must hold. Throws what the source
   // throws.
   virtual void run_experts(const ExpertArgs& args, int rows) = 0;
-  // Bytes of experts' weights that run_experts() has read since the last call. Finishes.
+  // Bytes of experts' weights that run_experts() has read in the passes that have been waited for since the last call.
   virtual uint64_t take_expert_bytes() = 0;
 
   // ---- Recurrent layers

@@ -38,9 +38,18 @@ class FencedOperations final : public Operations {
       : backend_(backend), inner_(std::move(inner)) {}
   ~FencedOperations() override { finish(); }
 
+  void start() override { passes_.push_back(inner_->take_expert_bytes()); }
+  void finish_first() override {
+    close();
+    if (passes_.empty()) return;
+    expert_bytes_ += passes_.front();
+    passes_.erase(passes_.begin());
+  }
   void finish() override {
-    opening_.reset();
-    if (std::exchange(running_, false)) --backend_.unfinished;
+    close();
+    for (const uint64_t bytes : passes_) expert_bytes_ += bytes;
+    passes_.clear();
+    expert_bytes_ += inner_->take_expert_bytes();
   }
   void discard() noexcept override {
     inner_->discard();
@@ -134,10 +143,7 @@ class FencedOperations final : public Operations {
     inner_->run_experts(args, rows);
   }
   void observe_inputs(InputObserver* observer) override { inner_->observe_inputs(observer); }
-  uint64_t take_expert_bytes() override {
-    finish();
-    return inner_->take_expert_bytes();
-  }
+  uint64_t take_expert_bytes() override { return std::exchange(expert_bytes_, 0); }
 
   void convolve(const LayerStates& states, const Convolution& args, std::span<const StateSpan> spans) override {
     run([&] { inner_->convolve(states, args, spans); });
@@ -158,6 +164,10 @@ class FencedOperations final : public Operations {
   }
 
  private:
+  void close() {
+    opening_.reset();
+    if (std::exchange(running_, false)) --backend_.unfinished;
+  }
   template <class F>
   std::invoke_result_t<F> run(const F& operation) {
     if (!std::exchange(running_, true)) ++backend_.unfinished;
@@ -177,6 +187,8 @@ class FencedOperations final : public Operations {
   bool running_ = false;  // as far as the caller may know
   std::optional<FencedBackend::Opening> opening_;
   unsigned count_ = 0;
+  std::vector<uint64_t> passes_;  // bytes of experts that each has read: those that were started
+  uint64_t expert_bytes_ = 0;
 };
 
 }  // namespace

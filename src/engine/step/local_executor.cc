@@ -73,7 +73,7 @@ void LocalExecutor::launch(const ForwardInput& input) {
   assert(input.picks.empty());
   output_.logits =
       stage_.link ? decoder_.forward(batch, micro_batches(batch, stage_.cut), *stage_.link) : decoder_.forward(batch);
-  end_pass(input, false);
+  end_pass(input);
 }
 
 const ForwardOutput& LocalExecutor::wait() {
@@ -91,13 +91,13 @@ const ForwardOutput& LocalExecutor::wait() {
   }
   const auto rows = static_cast<size_t>(std::ranges::count(input.rows, true, &Row::wants_logits));
   pass.download.end(decoder_.logits(), rows, input.picks, ahead, output_);
-  end_pass(input, ahead);
+  end_pass(input);
   return output_;
 }
 
-// After its operations: what else it gives. ahead: the next pass runs already, and whatever waits for all operations is left to it.
-void LocalExecutor::end_pass(const ForwardInput& input, bool ahead) {
-  output_.expert_bytes = ahead ? 0 : decoder_.take_expert_bytes();
+// After its operations: what else it gives.
+void LocalExecutor::end_pass(const ForwardInput& input) {
+  output_.expert_bytes = decoder_.take_expert_bytes();
   if (experts_) output_.expert_reads = experts_->take_reads();
   if (stage_.link && !is_last(config_, stage_.layers)) return;
   output_.pooled.resize(input.pooled.size());

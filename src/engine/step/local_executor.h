@@ -59,7 +59,7 @@ class LocalExecutor final : public Executor {
   CacheMemory& cache() { return cache_; }
 
  private:
-  void end_pass(const ForwardInput& input, bool ahead);
+  void end_pass(const ForwardInput& input);
   void pool(const PooledRows& pooled, std::vector<float>& result);
 
   const ModelConfig& config_;

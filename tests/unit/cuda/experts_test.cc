@@ -152,8 +152,11 @@ class CudaExperts : public ::testing::Test {
     const Routing routing = routing_of(m);
     routes.route(stream_, {.routing = routing, .scores = all.rows()}, rows);
     memory.run(stream_, inputs, routes, args_of(m, experts.device_, in.rows(), y.rows()), rows, mode);
+    ExpertBytes bytes(*device_, routes);
+    bytes.download(stream_);
     stream_.finish();
-    bytes_ = routes.take_bytes(stream_);
+    bytes.finished();
+    bytes_ = bytes.take();
     return y.values();
   }
   uint64_t bytes_ = 0;

@@ -225,18 +225,55 @@ TEST(RoutingOnDevice, CountsTheBytesOfExpertsThatHaveRows) {
   const std::vector<RouteCase> cases = route_cases();
   const std::unique_ptr<Device> device = open(0);
   Router router(*device, cases[0], 3);
-  EXPECT_EQ(router.routes().take_bytes(router.stream()), 0u);
+  Stream& stream = router.stream();
+  ExpertBytes bytes(*device, router.routes());
   uint64_t expected = 0;
   for (const unsigned seed : {3u, 4u}) {
     TwinRows scores(*device, 3, 16, seed);
     const DownloadedRoutes routes = router.route(scores.on_device(), 3);
     constexpr uint64_t kBytes = uint64_t{1} << 33;  // more than 32 bits
-    router.routes().add_bytes(router.stream(), kBytes + seed);
+    router.routes().add_bytes(stream, kBytes + seed);
     expected +=
         (kBytes + seed) * static_cast<uint64_t>(std::ranges::count_if(routes.counts, [](int n) { return n > 0; }));
   }
-  EXPECT_EQ(router.routes().take_bytes(router.stream()), expected);
-  EXPECT_EQ(router.routes().take_bytes(router.stream()), 0u);
+  bytes.download(stream);
+  stream.finish();
+  EXPECT_EQ(bytes.take(), 0u);
+  bytes.finished();
+  EXPECT_EQ(bytes.take(), expected);
+  EXPECT_EQ(bytes.take(), 0u);
+}
+
+TEST(RoutingOnDevice, KnowsTheBytesOfOnePassWhileTheNextOneRuns) {
+  const std::vector<RouteCase> cases = route_cases();
+  const std::unique_ptr<Device> device = open(0);
+  Router router(*device, cases[0], 3);
+  Stream& stream = router.stream();
+  ExpertBytes bytes(*device, router.routes());
+  TwinRows scores(*device, 3, 16, 3);
+  const DownloadedRoutes routes = router.route(scores.on_device(), 3);
+  const auto active = static_cast<uint64_t>(std::ranges::count_if(routes.counts, [](int n) { return n > 0; }));
+  const auto start = [&](uint64_t of_expert) {
+    router.routes().add_bytes(stream, of_expert);
+    bytes.download(stream);
+  };
+  start(1);
+  stream.end_pass();
+  for (uint64_t pass = 1; pass <= 5; ++pass) {
+    start(pass + 1);
+    stream.end_pass();
+    stream.finish_first();
+    bytes.finished_first();
+    EXPECT_EQ(bytes.take(), active * pass);
+  }
+  start(7);
+  stream.discard();
+  bytes.discarded();
+  EXPECT_EQ(bytes.take(), 0u);
+  start(8);
+  stream.finish();
+  bytes.finished();
+  EXPECT_GE(bytes.take(), active * (6 + 8)) << "with what the discarded pass has read";
 }
 
 TEST(RoutingOnDevice, RejectsMoreExpertsThanItHasRoomFor) {
