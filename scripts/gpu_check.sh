@@ -55,8 +55,9 @@ echo "== speed"
 for type in bf16 q4_0; do
   file=$models/llama-3.1-8b-$type.gguf
   [[ -f $file ]] || "$quire" synth --shape llama-3.1-8b --type $type -o "$file"
-  for tune in off force; do
-    echo "$type, --tune $tune"
-    "$quire" bench -m "$file" --device cuda --tune $tune -r 3 --max-num-batched-tokens 4096 -c 12288 -p 512,8192 -n 64 -b 1,8,64
+  for choice in "--tune off" "--tune force" "--tune off --no-run-ahead"; do
+    echo "$type, $choice"
+    # shellcheck disable=SC2086  # a list of words
+    "$quire" bench -m "$file" --device cuda $choice -r 3 --max-num-batched-tokens 4096 -c 12288 -p 512,8192 -n 64 -b 1,8,64
   done
 done

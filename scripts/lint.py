@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks formatting, house rules and clang-tidy findings. Exit code 1 if there are any."""
+"""Checks formatting, house rules, clang-tidy findings, and what nvcc says of kernels. Exit code 1 if there are any."""
 
 import argparse
 import shutil
@@ -31,7 +31,8 @@ def main():
 
     build = ROOT / "build/release"
     found |= subprocess.run([sys.executable, ROOT / "scripts/check_layers.py", build]).returncode != 0
-    found |= subprocess.run([sys.executable, ROOT / "scripts/tidy.py", arguments.jobs]).returncode != 0
+    for check in ("tidy.py", "check_cuda.py"):
+        found |= subprocess.run([sys.executable, ROOT / "scripts" / check, arguments.jobs]).returncode != 0
     return 1 if found else 0
 
 

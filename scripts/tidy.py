@@ -1,23 +1,15 @@
 #!/usr/bin/env python3
 """Runs clang-tidy on src/, whose files are joined as in the build: it takes no longer for ten of them than for one, since most of what
-it reads are the headers. Joined files without findings are checked again only when one of them, a header they include, .clang-tidy or the
-program changes: all checkouts share what is known of clean files, as they share the compiler's cache."""
+it reads are the headers. What clean_files.py knows to be clean is left out."""
 
-import functools
-import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-# An empty file for each clean state of joined files.
-CLEAN = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quire/clang-tidy"
-DAYS_KEPT = 60
+from clean_files import ROOT, CleanFiles, check, included_by
 
 
 def commands():
@@ -34,25 +26,11 @@ def commands():
     return build, entries
 
 
-@functools.cache
-def included_by(path):
-    """The project's files that a file includes, itself among them."""
-    found = {path}
-    for name in re.findall(r'^\s*#\s*include\s+["<]([^">]+)[">]', path.read_text(), re.MULTILINE):
-        for folder in (ROOT / "src", ROOT / "include"):
-            if (folder / name).is_file():
-                found |= included_by(folder / name)
-    return found
-
-
 def main():
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else os.cpu_count()
     build, entries = commands()
-    CLEAN.mkdir(parents=True, exist_ok=True)
-    for mark in CLEAN.iterdir():
-        if time.time() - mark.stat().st_mtime > DAYS_KEPT * 86400:
-            mark.unlink()
-    settings = (ROOT / ".clang-tidy").read_bytes() + subprocess.run(["clang-tidy", "--version"], check=True, capture_output=True).stdout
+    version = subprocess.run(["clang-tidy", "--version"], check=True, capture_output=True).stdout
+    clean = CleanFiles("clang-tidy", (ROOT / ".clang-tidy").read_bytes() + version)
     waiting = []
     for entry in entries:
         source = Path(entry["file"])
@@ -60,30 +38,12 @@ def main():
         # Vector code is intrinsics: clang-tidy takes minutes for it and finds nothing.
         if not (joined or source.is_relative_to(ROOT / "src")) or "kernels/x86" in str(source):
             continue
-        state = hashlib.sha256(settings)
-        for file in sorted(included_by(source) - ({source} if joined else set())):
-            state.update(file.read_bytes())
-        mark = CLEAN / state.hexdigest()
-        if mark.exists():
-            mark.touch()
-        else:
+        mark = clean.mark(included_by(source) - ({source} if joined else set()))
+        if mark:
             waiting.append((source, mark))
-
-    def check(job):
-        source, mark = job
-        # That the joined files are included is no finding.
-        command = ["clang-tidy", "-p", str(build), "--quiet", "--checks=-bugprone-suspicious-include", str(source)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode == 0:
-            mark.touch()
-        return source, done
-
-    failed = 0
-    with ThreadPoolExecutor(jobs) as pool:
-        for source, done in pool.map(check, waiting):
-            if done.returncode != 0:
-                failed += 1
-                print(f"{source.relative_to(ROOT)}:\n{done.stdout}{done.stderr if not done.stdout else ''}", flush=True)
+    # That the joined files are included is no finding.
+    command = ["clang-tidy", "-p", str(build), "--quiet", "--checks=-bugprone-suspicious-include"]
+    failed = check(jobs, waiting, command)
     print(f"clang-tidy: {len(waiting)} joined files checked, {failed} with findings")
     return 1 if failed else 0
 
