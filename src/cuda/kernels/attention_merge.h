@@ -33,11 +33,12 @@ struct MergeSplits {
       float value = 0;
       for (int split = begin; split < end; split += kAtOnce) {
         const int count = end - split < kAtOnce ? end - split : kAtOnce;
-        float next_value[kAtOnce];
+        float next_value[kAtOnce] = {};
         UNROLL
         for (int i = 0; i < kAtOnce; ++i) {
-          const uint64_t partial = call.partial(block_x(), kv_head, split + (i < count ? i : 0) - first_split, local);
-          next_value[i] = call.partials[partial * static_cast<uint64_t>(padded) + static_cast<uint64_t>(loaded)];
+          const uint64_t partial = call.partial(block_x(), kv_head, split + i - first_split, local);
+          if (i < count)
+            next_value[i] = call.partials[partial * static_cast<uint64_t>(padded) + static_cast<uint64_t>(loaded)];
         }
         const int own = lane() < count ? lane() : count - 1;
         const uint64_t partial = call.partial(block_x(), kv_head, split + own - first_split, local);
