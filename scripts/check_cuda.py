@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles the sources of libquire_cuda.so to PTX with nvcc, where there is one: mistakes that the host's compiler, which compiles them
 for the emulated device, does not see. For one GPU, without optimising, in a few minutes. `./dev build cuda` makes the library, with
-machine code for all GPUs, in an hour on two cores. What clean_files.py knows to be clean is left out."""
+machine code for all GPUs, in 50 minutes on two cores. What clean_files.py knows to be clean is left out."""
 
 import os
 import re
@@ -16,7 +16,7 @@ FIRST_VERSION = (12, 8)
 
 
 def find_nvcc():
-    """nvcc and what --version prints; None, None: there is none that can compile the sources."""
+    """Returns the path of nvcc and the output of --version, or (None, None) if no nvcc here can compile the sources."""
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     if not os.access(nvcc, os.X_OK):
         return None, None

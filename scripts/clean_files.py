@@ -1,5 +1,5 @@
-"""Which sources a check has found clean: they are checked again only when one of them, a header they include, or the check changes. All
-checkouts share what is known, as they share the compiler's cache."""
+"""Remembers which sources a check has found clean. A source is checked again only when it, a header it includes, or the check changes.
+All checkouts on a machine share these records, as they share ccache."""
 
 import functools
 import hashlib
@@ -37,7 +37,7 @@ class CleanFiles:
                 mark.unlink()
 
     def mark(self, files):
-        """The file that is there once `files` were clean; None: they were."""
+        """Returns the file to touch when `files` are found clean, or None if they have been before."""
         state = self.settings.copy()
         for file in sorted(files):
             state.update(file.read_bytes())

@@ -52,7 +52,7 @@ class ExpertBytes {
 
   // As the last of a pass, before Stream::end_pass() or finish().
   void download(Stream& stream);
-  // The host has waited for the first pass of those that it has not waited for; for all; gives them up.
+  // After Stream::finish_first(), finish() and discard().
   void finished_first();
   void finished();
   void discarded() { finished_ = passes_; }

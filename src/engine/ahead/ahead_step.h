@@ -31,7 +31,7 @@ class AheadStep {
   void launch(const EngineStep& step);
   // Whether a pass has been launched and not yet been taken.
   bool launched() const { return launched_; }
-  // Fills plan and step from what was launched: chunks and rows to sample, of the sequences that still run. false: none does.
+  // Fills plan and step with the chunks and rows of the launched pass whose sequences still run. Returns false if there are none.
   // Either way its pass is now that of Orders::finish_ahead().
   bool take(StepPlan& plan, EngineStep& step);
   // The pass that was taken has ended.
